@@ -1,0 +1,1 @@
+"""Words that every layer shares: tensors, batches, blocks, policy, plan, verdict, errors."""

@@ -1,0 +1,95 @@
+"""Errors that a user can mend. Each says where, what was found and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class ParityError(Exception):
+    """Base of all errors that paritygate raises on purpose.
+
+    Attributes:
+        code: stable dotted code, the same as in `summary.json`.
+        exit_code: what a command ends with when this error ends it (2: could not judge).
+    """
+
+    code = "internal.error"
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with a plan: the dotted path of the field and what to change."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class PlanError(ParityError):
+    """A plan that can't be used, with all of its problems at once."""
+
+    code = "policy.invalid"
+
+    def __init__(self, problems: Sequence[Problem], source: str = "plan") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        count = len(self.problems)
+        head = f"{source}: {count} problem{'s' if count != 1 else ''}"
+        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]))
+
+
+class GoldenError(ParityError):
+    """A golden pack that can't be read or whose ids or columns are unusable."""
+
+    code = "golden.unreadable"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class RunnerLoadError(ParityError):
+    """A runner that could not be prepared.
+
+    Attributes:
+        runner: the runner's name in the plan.
+        is_plan_fault: true when the plan or this machine is at fault (unknown option, a provider
+            that isn't in the build, a plan that contradicts the model): exit 2 on either side.
+            Otherwise a candidate that doesn't load is a hold and a reference is exit 2.
+    """
+
+    code = "runner.load_failed"
+
+    def __init__(
+        self, runner: str, message: str, *, is_plan_fault: bool = False, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.runner = runner
+        self.is_plan_fault = is_plan_fault
+        if code is not None:
+            self.code = code
+
+
+class RunnerError(ParityError):
+    """A runner that raised, or answered with something unusable, for one batch."""
+
+    code = "runner.error"
+    exit_code = 1
+
+
+class FolderError(ParityError):
+    """A run folder that can't be written or read (full disk, permissions, newer schema)."""
+
+    code = "runfolder.unwritable"
+
+
+class Interrupted(ParityError):  # noqa: N818 - the word that users know
+    """The run was stopped from outside before its verdict."""
+
+    code = "run.interrupted"
+    exit_code = 130

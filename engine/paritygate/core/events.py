@@ -1,0 +1,41 @@
+"""Events that the engine emits to an observer; front ends draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All runners are ready; `samples` will be run."""
+
+    name: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """So far. `elapsed_s` counts from the first block; `left_s` is None until it can be told."""
+
+    samples: int
+    total: int
+    flips: int
+    failed: int
+    elapsed_s: float
+    left_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run is over."""
+
+    verdict: str
+
+
+Event = Prepared | Progress | Finished
+Observer = Callable[[Event], None]
+
+
+def ignore(_event: Event) -> None:
+    """Observe nothing."""

@@ -1,0 +1,125 @@
+"""Tensors, batches and blocks: the units of data that every layer passes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+FLOATS = ("float32", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DTYPES = (*FLOATS, *INTEGERS, "bool")
+
+Array = npt.NDArray[np.generic]
+Dim = int | str | None
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a tolerance, a non-finite rule and ULP mean something for this dtype name."""
+    return dtype in FLOATS
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, dtype and dims of a tensor; the sample axis, where there is one, is axis 0.
+
+    A dim is an int where fixed, a name where symbolic, None where unknown.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if d is None else str(d) for d in self.shape)
+        return f"{self.name}: {self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True)
+class ColumnSpec:
+    """A tensor column of a pack: dtype and the shape of one sample."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Elements in one sample."""
+        return math.prod(self.shape)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample."""
+        return self.width * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, ('batch', *self.shape)))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a runner is given: consecutive samples of one bucket, padded to an approved size.
+
+    Attributes:
+        bucket: number of the shape bucket.
+        number: position among the batches of its bucket.
+        start: ordinal of the first sample (its row over all golden files).
+        valid: samples that count; further rows repeat the last one and are dropped.
+        ids: `(valid,)` int64, or object holding str.
+        inputs: name -> `(size, *sample_shape)`, C-contiguous, read-only.
+        size: rows in each input.
+    """
+
+    bucket: int
+    number: int
+    start: int
+    valid: int
+    size: int
+    ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]
+    inputs: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Consecutive samples `[start, stop)` of one bucket: the unit of work and checkpoints."""
+
+    bucket: int
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def samples(self) -> int:
+        """Samples in the block."""
+        return self.stop - self.start
+
+
+BLOCK_BYTES = 4 << 20
+MAX_BLOCK = 65_536
+
+
+def block_size(sample_bytes: int, batch_sizes: Sequence[int]) -> int:
+    """Samples in a block, from the sample's size and the plan's batch sizes only.
+
+    About 4 MiB of tensors, a power of two; rounded up to a common multiple of the batch sizes so
+    that only the last block of a pack has a padded tail. Where that multiple would be more than
+    four times as large, every block is cut into batches by itself.
+    """
+    samples = max(1, min(MAX_BLOCK, BLOCK_BYTES // max(1, sample_bytes)))
+    samples = 1 << (samples.bit_length() - 1)
+    common = math.lcm(*batch_sizes) if batch_sizes else 1
+    step = common if common <= 4 * samples else max(batch_sizes)
+    return -(-samples // step) * step
+
+
+def cut_blocks(samples: int, size: int, bucket: int = 0) -> list[Block]:
+    """Cut `samples` consecutive samples into blocks of `size`, the last one possibly shorter."""
+    return [
+        Block(bucket, number, start, min(start + size, samples))
+        for number, start in enumerate(range(0, samples, size))
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 _TOKEN = re.compile(r"\s*(<=|<|[^\s<>=]+)")
 
@@ -21,7 +22,7 @@ class Bands:
         names: band names from the lowest score to the highest.
         edges: `len(names) - 1` ascending edges, float64.
         tie_up: for each edge whether a score equal to it falls into the upper band.
-        text: the rule as written.
+        text: the rule as written, its parts one space apart.
     """
 
     names: tuple[str, ...]
@@ -39,8 +40,8 @@ def parse_bands(text: str) -> Bands:
     tokens = _tokenize(text)
     if len(tokens) < 5 or (len(tokens) - 1) % 4:
         raise ValueError(
-            f"{text!r} is not a band rule; write names and edges in turn, such as "
-            "'accept < 0.2 <= review <= 0.8 < reject'"
+            f"{text!r} is not a band rule; write names (without spaces) and "
+            "edges in turn, such as 'accept < 0.2 <= review <= 0.8 < reject'"
         )
     names, edges, tie_up = [tokens[0]], [], []
     for i in range(1, len(tokens), 4):
@@ -86,15 +87,21 @@ def _edge(text: str, literal: str) -> float:
 
 
 def _check(text: str, names: list[str], edges: list[float]) -> None:
-    if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
-        raise ValueError(f"{text!r}: edges must ascend")
+    for low, high in pairwise(edges):
+        if low >= high:
+            raise ValueError(f"{text!r}: edges must ascend, but {high!r} follows {low!r}")
     if len(set(names)) != len(names):
         raise ValueError(f"{text!r}: every band needs a name of its own")
     if "undefined" in names:
         raise ValueError(f"{text!r}: 'undefined' is the decision of a NaN score; rename the band")
     for name in names:
-        try:
-            float(name)
-        except ValueError:
-            continue
-        raise ValueError(f"{text!r}: {name!r} stands where a band's name belongs")
+        if name in ("<", "<=") or _is_number(name):
+            raise ValueError(f"{text!r}: {name!r} stands where a band's name belongs")
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,9 +78,8 @@ def test_names_are_any_word(name):
     ],
 )
 def test_refusals_say_what_to_change(text, words):
-    with pytest.raises(ValueError, match=".") as refusal:
+    with pytest.raises(ValueError, match=re.escape(words)) as refusal:
         parse_bands(text)
-    assert words in str(refusal.value)
     assert repr(text) in str(refusal.value)
 
 
@@ -106,8 +107,7 @@ def test_a_written_rule_reads_back(edges, data):
 def test_any_text_is_a_rule_or_a_sentence(text):
     try:
         rule = parse_bands(text)
-    except ValueError as refusal:
-        assert str(refusal)
-    else:
-        assert len(rule.names) == len(rule.edges) + 1 == len(rule.tie_up) + 1 > 1
-        assert parse_bands(rule.text) == rule
+    except ValueError:
+        return
+    assert len(rule.names) == len(rule.edges) + 1 == len(rule.tie_up) + 1 > 1
+    assert parse_bands(rule.text) == rule

@@ -1,0 +1,74 @@
+# What people, docs and CI run. Everything runs from .venv, which is made from the hash-pinned lock.
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2
+BENCH_ARGS ?=
+LOCK_ARGS ?=
+UV_VERSION := 0.13.9
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+READY := $(VENV)/.ready
+UV := .venv-lock/$(UV_VERSION)/bin/uv
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## gate a small model with a planted fault, from golden pack to verdict
+	@$(BIN)/paritygate demo
+
+test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n 2"
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(READY) ## check format, lint, types, layers and that no machine is named
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	.ci/guard
+
+format: $(READY) ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## measure against peers and the hardware limit; BENCH_ARGS="..."
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+lock: $(UV) ## renew requirements/dev.txt; LOCK_ARGS=--upgrade takes newer versions
+	$(UV) pip compile pyproject.toml requirements/build.in \
+	  --constraint requirements/constraints.in \
+	  --extra cpu --extra test --extra lint \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/dev.txt $(LOCK_ARGS)
+
+clean: ## remove the environment, builds and caches; run folders stay
+	rm -rf $(VENV) .venv-lock dist build
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name .git -prune -o -type d \( -name __pycache__ -o -name .numba_cache \) -prune \
+	  -exec rm -rf {} +
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(LOCKED): requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "paritygate needs Python 3.11 or newer; '$(PYTHON)' is" \
+	    "$$($(PYTHON) --version 2>&1 || true). Say which to use: make PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@echo "Making $(VENV) from requirements/dev.txt (once, a minute or two) ..." >&2
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+$(UV):
+	@$(PYTHON) -m venv --clear .venv-lock/$(UV_VERSION)
+	@.venv-lock/$(UV_VERSION)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  uv==$(UV_VERSION)

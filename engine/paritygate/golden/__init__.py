@@ -1,0 +1,1 @@
+"""Golden packs: Arrow files of prepared samples with immutable ids."""

@@ -1,0 +1,97 @@
+"""Write small golden packs for tests, with pyarrow alone (nothing of paritygate)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+TensorType = Literal["fixed_shape", "fixed_size_list", "scalar"]
+
+
+def write_pack(
+    path: Path,
+    ids: Sequence[object] | npt.NDArray[np.generic] | pa.Array,
+    inputs: Mapping[str, npt.ArrayLike] | None = None,
+    outputs: Mapping[str, npt.ArrayLike] | None = None,
+    label: Sequence[object] | npt.NDArray[np.generic] | pa.Array | None = None,
+    slices: Mapping[str, Sequence[object] | pa.Array] | None = None,
+    rows_per_batch: int | None = None,
+    tensor_type: TensorType = "fixed_shape",
+    *,
+    id_column: str = "sample_id",
+    columns: Mapping[str, pa.Array] | None = None,
+    metadata: Mapping[str, Mapping[str, str]] | None = None,
+    compression: str | None = None,
+) -> Path:
+    """Write an Arrow IPC file and return its path.
+
+    Args:
+        path: file to write; its folder is made where it is missing.
+        ids: `(n,)` ints or strings; with `n == 0` an empty int64 column.
+        inputs: tensor name -> `(n, *shape)`, written as `in.<name>`.
+        outputs: tensor name -> `(n, *shape)`, written as `out.<name>`.
+        label: `(n,)` values of the column `label`.
+        slices: column name -> `(n,)` values.
+        rows_per_batch: rows of each record batch; None: one batch.
+        tensor_type: how tensors are stored; `(n,)` arrays are plain columns always.
+        id_column: name of the id column.
+        columns: further columns as they are.
+        metadata: column name -> field metadata.
+        compression: "zstd", "lz4" or None.
+    """
+    arrays: dict[str, pa.Array] = {id_column: _plain(ids, pa.int64())}
+    for prefix, tensors in (("in.", inputs or {}), ("out.", outputs or {})):
+        for name, values in tensors.items():
+            arrays[prefix + name] = tensor_column(np.asarray(values), tensor_type)
+    if label is not None:
+        arrays["label"] = _plain(label, pa.int64())
+    arrays.update({name: _plain(values, pa.string()) for name, values in (slices or {}).items()})
+    arrays.update(columns or {})
+    fields = [
+        pa.field(name, array.type, metadata=(metadata or {}).get(name))
+        for name, array in arrays.items()
+    ]
+    batch = pa.record_batch(list(arrays.values()), schema=pa.schema(fields))
+    step = rows_per_batch or max(1, batch.num_rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(path, batch.schema, options=options) as writer:
+        for start in range(0, batch.num_rows, step):
+            writer.write(batch.slice(start, step))
+    return path
+
+
+def tensor_column(values: npt.NDArray[np.generic], tensor_type: TensorType) -> pa.Array:
+    """Column of `(n, *shape)` values in one of the storage forms that packs may have."""
+    samples, shape = values.shape[0], values.shape[1:]
+    if values.dtype.byteorder == ">":
+        raise ValueError("big-endian values are not written by tests")
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    if not shape:
+        return flat
+    if tensor_type == "scalar":
+        raise ValueError(f"a scalar column holds (n,) values, not {values.shape}")
+    if tensor_type == "fixed_shape":
+        width = int(np.prod(shape))
+        storage = _fixed_list(flat, width, samples)
+        return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(flat.type, shape), storage)
+    array = flat
+    for axis in range(len(shape) - 1, -1, -1):
+        array = _fixed_list(array, shape[axis], samples * int(np.prod(shape[:axis])))
+    return array
+
+
+def _fixed_list(values: pa.Array, size: int, length: int) -> pa.Array:
+    return pa.Array.from_buffers(pa.list_(values.type, size), length, [None], children=[values])
+
+
+def _plain(values: object, empty: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    array = pa.array(values)
+    return array.cast(empty) if pa.types.is_null(array.type) else array

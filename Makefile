@@ -20,7 +20,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## gate a small model with a planted fault, from golden pack to verdict
+demo: $(READY) ## gate a small model, from golden pack to verdict
 	@$(BIN)/paritygate demo
 
 test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n 2"

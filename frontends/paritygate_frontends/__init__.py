@@ -1,0 +1,1 @@
+"""Front ends: the command line, reports and the demo. They draw; the engine decides."""

@@ -624,7 +624,7 @@ def _known_keys(loc: tuple[Any, ...]) -> list[str]:
 
 
 def _mean(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else _listed(known)
 
 

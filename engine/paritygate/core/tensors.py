@@ -99,14 +99,14 @@ class Block:
         return self.stop - self.start
 
 
-BLOCK_BYTES = 4 << 20
-MAX_BLOCK = 65_536
+BLOCK_BYTES = 1 << 20
+MAX_BLOCK = 8_192
 
 
 def block_size(sample_bytes: int, batch_sizes: Sequence[int]) -> int:
     """Samples in a block, from the sample's size and the plan's batch sizes only.
 
-    About 4 MiB of tensors, a power of two; rounded up to a common multiple of the batch sizes so
+    About 1 MiB of tensors, a power of two; rounded up to a common multiple of the batch sizes so
     that only the last block of a pack has a padded tail. Where that multiple would be more than
     four times as large, every block is cut into batches by itself.
     """

@@ -1,0 +1,1 @@
+"""From a plan to a verdict: prepare, run spans of blocks on threads, judge, write."""

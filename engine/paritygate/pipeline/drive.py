@@ -1,0 +1,194 @@
+"""Drive spans with threads: one reads ahead, several run and compare, the caller collects.
+
+Queues are bounded and the caller only waits on one, so that an interrupt is served at once.
+Results are handed on in block order, whatever order they finish in.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from paritygate.compare.stage import KeepHint
+from paritygate.core.errors import Interrupted
+from paritygate.core.events import Observer, Progress
+from paritygate.core.tensors import Block
+from paritygate.pipeline.span import (
+    BlockInput,
+    BlockResult,
+    Hints,
+    Lane,
+    Prepared,
+    Shared,
+    read_block,
+)
+from paritygate.tally.stage import Tally
+
+PROGRESS_EVERY_S = 0.1
+
+Sink = Callable[[BlockResult], dict[str, KeepHint]]
+
+
+def drive(
+    prepared: Prepared,
+    blocks: Sequence[Block],
+    threads: int,
+    sink: Sink,
+    hints: dict[str, KeepHint],
+    observer: Observer,
+) -> Tally:
+    """Run all blocks on `threads` threads and merge their tallies.
+
+    Args:
+        prepared: plan, pack, runners and stages.
+        blocks: blocks to run.
+        threads: threads that run and compare; one more reads.
+        sink: called in this thread with every result in block order; returns new hints.
+        hints: the bounded sets' thresholds at the start.
+        observer: given a `Progress` about ten times a second.
+
+    Raises:
+        Interrupted: on KeyboardInterrupt, after all threads have ended.
+    """
+    work = _Threads(prepared, blocks, threads, Hints(dict(hints)))
+    try:
+        work.start()
+        return _collect(work, prepared, blocks, sink, observer)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; no verdict") from None
+    finally:
+        work.end()
+
+
+def _collect(
+    work: _Threads,
+    prepared: Prepared,
+    blocks: Sequence[Block],
+    sink: Sink,
+    observer: Observer,
+) -> Tally:
+    tally, waiting = Tally(), dict[int, BlockResult]()
+    order = {block.number: at for at, block in enumerate(blocks)}
+    started = shown = time.perf_counter()
+    following = 0
+    while following < len(blocks):
+        item = work.next_result()
+        if isinstance(item, BaseException):
+            raise item
+        waiting[order[item.block.number]] = item
+        while following in waiting:
+            result = waiting.pop(following)
+            tally = tally.merge(result.tally())
+            work.hints.by_stage.update(sink(result))
+            prepared.pack.done_until(result.block.stop)
+            work.permit()
+            following += 1
+        now = time.perf_counter()
+        if now - shown >= PROGRESS_EVERY_S or following == len(blocks):
+            shown = now
+            observer(_progress(tally, blocks, now - started))
+    return tally
+
+
+def _progress(tally: Tally, blocks: Sequence[Block], elapsed_s: float) -> Progress:
+    total = sum(b.samples for b in blocks)
+    stages = tally.stages.values()
+    left = elapsed_s * (total - tally.samples) / tally.samples if tally.samples else None
+    return Progress(
+        samples=tally.samples,
+        total=total,
+        flips=sum(s.flips for s in stages),
+        failed=sum(s.failed for s in stages),
+        elapsed_s=elapsed_s,
+        left_s=left,
+    )
+
+
+class _Threads:
+    """The reader and the workers, and the two bounded queues between them and the caller."""
+
+    def __init__(
+        self, prepared: Prepared, blocks: Sequence[Block], threads: int, hints: Hints
+    ) -> None:
+        self.hints = hints
+        self._prepared = prepared
+        self._blocks = blocks
+        self._stop = threading.Event()
+        self._shared = Shared()
+        self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
+        self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
+        self._permits = threading.Semaphore(4 * threads + 2)
+        self._workers = threads
+        self._threads = [
+            threading.Thread(target=self._guard, args=(self._read,), name="paritygate-read"),
+            *(
+                threading.Thread(target=self._guard, args=(self._work,), name=f"paritygate-{i}")
+                for i in range(threads)
+            ),
+        ]
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def next_result(self) -> BlockResult | BaseException:
+        """Wait for a result; wakes up regularly so that a signal is handled."""
+        while True:
+            try:
+                return self._results.get(timeout=0.2)
+            except queue.Empty:
+                continue
+
+    def permit(self) -> None:
+        """Let the reader go one block further; blocks in flight are bounded by the permits."""
+        self._permits.release()
+
+    def end(self) -> None:
+        """Stop and join all threads, also while a further interrupt arrives."""
+        self._stop.set()
+        for thread in self._threads:
+            while thread.is_alive():
+                try:
+                    self._permits.release()
+                    thread.join(timeout=0.05)
+                except KeyboardInterrupt:
+                    continue
+        self._shared.close()
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as e:  # handed to the caller, who raises it
+            if not self._stop.is_set():
+                self._results.put(e)
+
+    def _read(self) -> None:
+        for block in self._blocks:
+            self._permits.acquire()
+            if self._stop.is_set():
+                return
+            self._put(read_block(self._prepared, block))
+        for _ in range(self._workers):
+            self._put(None)
+
+    def _put(self, item: BlockInput | None) -> None:
+        while not self._stop.is_set():
+            try:
+                self._reads.put(item, timeout=0.1)
+                return
+            except queue.Full:
+                continue
+
+    def _work(self) -> None:
+        with Lane(self._prepared, self._shared, self._stop) as lane:
+            while not self._stop.is_set():
+                try:
+                    item = self._reads.get(timeout=0.1)
+                except queue.Empty:
+                    continue
+                if item is None:
+                    return
+                self._results.put(lane.run_block(item, self.hints))

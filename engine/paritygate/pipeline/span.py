@@ -1,0 +1,352 @@
+"""Run blocks: read, run every distinct runner once, compare every stage.
+
+`run_span` is the one function that threads, worker processes, a resumed run and a cluster call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.compare.stage import KeepHint, SampleRows, Side, StageComparer, StageResult
+from paritygate.core.errors import RunnerError
+from paritygate.core.plan import BatchDim, Plan
+from paritygate.core.tensors import Array, Batch, Block
+from paritygate.golden import GoldenPack
+from paritygate.pipeline.contract import InputContract
+from paritygate.runners.base import Lease, Runner, RunnerSession
+from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that a span needs, the same for every thread.
+
+    Attributes:
+        runners: the distinct runners of the stages that run, by name.
+        stages: the stages that run.
+        samples: samples of the pack that were asked for.
+        block_samples: samples in a block.
+        contracts: input contracts that are checked per sample.
+        label_columns: label columns that decisions ask for.
+    """
+
+    plan: Plan
+    pack: GoldenPack
+    runners: Mapping[str, Runner]
+    stages: Sequence[StageComparer]
+    samples: int
+    block_samples: int
+    contracts: Sequence[InputContract] = ()
+    label_columns: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class BlockInput:
+    """A block that has been read: its samples, and the inputs of those that may run."""
+
+    block: Block
+    samples: SampleRows
+    inputs: Mapping[str, Array]
+    read_s: float
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """One block, run and compared in every stage. Times in seconds, by runner name."""
+
+    block: Block
+    stages: Mapping[str, StageResult]
+    read_s: float
+    run_s: Mapping[str, float]
+    compare_s: float
+
+    def tally(self) -> Tally:
+        """The block's statistics."""
+        stages = {name: result.tally for name, result in self.stages.items()}
+        return Tally(1, self.block.samples, stages)
+
+
+@dataclass
+class Hints:
+    """Thresholds of the bounded sets so far; written by one thread, read by all."""
+
+    by_stage: dict[str, KeepHint] = field(default_factory=dict)
+
+
+def run_span(prepared: Prepared, blocks: Sequence[Block], limit: int = 0) -> Tally:
+    """Run blocks one after another in this thread.
+
+    Args:
+        prepared: plan, pack, runners and stages.
+        blocks: any blocks of the pack, in any order.
+        limit: failing samples of a block to keep whole; their rows are not returned here.
+
+    Returns:
+        The merged statistics; the same bits for any split of the blocks.
+    """
+    hints = Hints({s.stage.name: KeepHint(limit) for s in prepared.stages})
+    tally = Tally()
+    with Lane(prepared, Shared()) as lane:
+        for block in blocks:
+            tally = tally.merge(lane.run_block(read_block(prepared, block), hints).tally())
+    return tally
+
+
+def read_block(prepared: Prepared, block: Block) -> BlockInput:
+    """Read one block: ids, labels, slices and inputs, without those that break the contract."""
+    started = time.perf_counter()
+    pack, start, stop = prepared.pack, block.start, block.stop
+    names = _needed_inputs(prepared)
+    inputs = {name: pack.input(name, start, stop) for name in names}
+    ids = pack.ids(start, stop)
+    ordinals = np.arange(start, stop, dtype=np.int64)
+    labels = {name: pack.labels(start, stop, name) for name in prepared.label_columns}
+    slices = {}
+    for name in prepared.plan.slices:
+        coded = pack.slice_values(name, start, stop)
+        slices[name] = (list(coded.values), coded.codes)
+    rejected = _rejected(prepared, block)
+    hits = Hits()
+    if rejected.any():
+        first = np.flatnonzero(rejected)[:FIRST]
+        found = zip(ordinals[first].tolist(), ids[first].tolist(), strict=True)
+        hits = Hits(int(rejected.sum()), tuple(found))
+        keep = ~rejected
+        inputs = {name: array[keep] for name, array in inputs.items()}
+        ids, ordinals = ids[keep], ordinals[keep]
+        labels = {name: values[keep] for name, values in labels.items()}
+        slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
+    samples = SampleRows(ordinals, ids, labels, slices, hits)
+    return BlockInput(block, samples, inputs, time.perf_counter() - started)
+
+
+def _needed_inputs(prepared: Prepared) -> list[str]:
+    """Pack inputs that some runner takes; one that doesn't say is given all."""
+    needed: dict[str, None] = {}
+    for runner in prepared.runners.values():
+        taken = prepared.pack.inputs if runner.inputs is None else runner.inputs
+        needed.update(dict.fromkeys(name for name in taken if name in prepared.pack.inputs))
+    return list(needed)
+
+
+def _rejected(prepared: Prepared, block: Block) -> Mask:
+    rejected: Mask = np.zeros(block.samples, np.bool_)
+    for contract in prepared.contracts:
+        array = prepared.pack.input(contract.name, block.start, block.stop)
+        rejected |= contract.violations(array)
+    return rejected
+
+
+class Shared:
+    """Sessions of runners that allow one session only, with a lock each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, tuple[RunnerSession, threading.Lock]] = {}
+
+    def session(self, runner: Runner) -> tuple[RunnerSession, threading.Lock]:
+        """The one session of a runner, made at first use."""
+        with self._lock:
+            if runner.name not in self._sessions:
+                self._sessions[runner.name] = (runner.session(), threading.Lock())
+            return self._sessions[runner.name]
+
+    def close(self) -> None:
+        """Close all sessions."""
+        for session, _ in self._sessions.values():
+            session.close()
+        self._sessions = {}
+
+
+class Lane:
+    """What one thread owns: sessions and block buffers."""
+
+    def __init__(
+        self, prepared: Prepared, shared: Shared, stop: threading.Event | None = None
+    ) -> None:
+        self._prepared = prepared
+        self._shared = shared
+        self._stop = stop or threading.Event()
+        self._own: dict[str, RunnerSession] = {}
+        self._buffers: dict[tuple[str, str], Array] = {}
+
+    def __enter__(self) -> Lane:
+        """Use it in a with statement, so that its sessions are closed."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close this thread's sessions."""
+        for session in self._own.values():
+            session.close()
+        self._own = {}
+
+    def run_block(self, read: BlockInput, hints: Hints) -> BlockResult:
+        """Run every runner once over a block and compare every stage."""
+        with ExitStack() as leases:
+            sides, seconds = {}, {}
+            for name, runner in self._prepared.runners.items():
+                started = time.perf_counter()
+                sides[name] = self._run(runner, read, leases)
+                seconds[name] = time.perf_counter() - started
+            started = time.perf_counter()
+            stages = {
+                s.stage.name: s.compare(
+                    read.samples,
+                    sides[s.stage.reference],
+                    sides[s.stage.candidate],
+                    hints.by_stage[s.stage.name],
+                )
+                for s in self._prepared.stages
+            }
+            compare_s = time.perf_counter() - started
+        return BlockResult(read.block, stages, read.read_s, seconds, compare_s)
+
+    def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
+        if not read.samples.count:
+            nobody: Mask = np.zeros(0, np.bool_)
+            return Side({}, nobody, nobody)
+        if runner.limits.thread_safe:
+            if runner.name not in self._own:
+                self._own[runner.name] = runner.session()
+            return self._run_batches(runner, self._own[runner.name], read, leases)
+        session, lock = self._shared.session(runner)
+        with lock:
+            return self._run_batches(runner, session, read, leases)
+
+    def _run_batches(
+        self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
+    ) -> Side:
+        n = read.samples.count
+        sizes = runner.limits.batch_sizes
+        size = max(sizes) if sizes else n
+        dim = self._prepared.plan.table.dims.batch
+        gather = _Gather(self, runner.name, read, n)
+        for number, at in enumerate(range(0, n, size)):
+            if self._stop.is_set():
+                raise RunnerError("stopped")
+            batch = _batch(read, runner, number, at, min(size, n - at), _padding(dim, sizes, size))
+            try:
+                lease = session.run(batch)
+            except RunnerError as e:
+                gather.fail(at, batch.valid, str(e))
+                continue
+            if size >= n:
+                leases.callback(lease.release)
+            gather.take(at, batch.valid, lease, is_whole=size >= n)
+            if size < n:
+                lease.release()
+        return gather.side(size if sizes else 0)
+
+    def buffer(self, runner: str, output: str, like: Array) -> Array:
+        """This thread's block-sized buffer for an output, made anew when the dtype or shape is."""
+        key = (runner, output)
+        held = self._buffers.get(key)
+        rows = self._prepared.block_samples
+        if held is None or held.dtype != like.dtype or held.shape[1:] != like.shape[1:]:
+            held = self._buffers[key] = np.empty((rows, *like.shape[1:]), like.dtype)
+        return held
+
+
+class _Gather:
+    """Collects the answers of a block's batches into one array an output."""
+
+    def __init__(self, lane: Lane, runner: str, read: BlockInput, n: int) -> None:
+        self._lane = lane
+        self._runner = runner
+        self._read = read
+        self._outputs: dict[str, Array] = {}
+        self._answered: Mask = np.zeros(n, np.bool_)
+        self._missing: Mask = np.zeros(n, np.bool_)
+        self._error: FirstError | None = None
+
+    def fail(self, at: int, valid: int, text: str) -> None:
+        """A batch that raised costs its samples."""
+        error = FirstError(int(self._read.samples.ordinals[at]), text, valid)
+        self._error = error if self._error is None else self._error.merge(error)
+
+    def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> None:
+        """Keep a batch's answers: the leased arrays as they are for a whole block, else copies."""
+        problem = self._changed(lease)
+        if problem:
+            self.fail(at, valid, problem)
+            return
+        for name, array in lease.outputs.items():
+            if is_whole:
+                self._outputs[name] = array[:valid]
+                continue
+            if name not in self._outputs:
+                rows = len(self._answered)
+                self._outputs[name] = self._lane.buffer(self._runner, name, array)[:rows]
+            self._outputs[name][at : at + valid] = array[:valid]
+        self._answered[at : at + valid] = True if lease.present is None else lease.present
+        if lease.present is not None:
+            self._missing[at : at + valid] = ~lease.present
+
+    def _changed(self, lease: Lease) -> str | None:
+        if not self._outputs:
+            return None
+        if set(lease.outputs) != set(self._outputs):
+            ours, theirs = sorted(self._outputs), sorted(lease.outputs)
+            return f"answered with the outputs {theirs} after batches with {ours}"
+        for name, array in lease.outputs.items():
+            held = self._outputs[name]
+            if held.dtype != array.dtype or held.shape[1:] != array.shape[1:]:
+                was, now = (held.dtype, held.shape[1:]), (array.dtype, array.shape[1:])
+                return f"output {name!r} changed from {was[0]}{was[1]} to {now[0]}{now[1]}"
+        return None
+
+    def side(self, batch_size: int) -> Side:
+        """All of the block's answers."""
+        return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
+
+
+def _padding(dim: BatchDim | None, sizes: tuple[int, ...] | None, full: int) -> BatchDim | None:
+    """How a tail is padded: to an approved size, else to the runner's own size."""
+    if sizes is None:
+        return None
+    return dim if dim is not None and dim.approves(full) else BatchDim(sizes=list(sizes))
+
+
+def _batch(
+    read: BlockInput, runner: Runner, number: int, at: int, valid: int, padding: BatchDim | None
+) -> Batch:
+    sizes = runner.limits.batch_sizes
+    size = valid
+    if padding is not None and sizes:
+        size = padding.padded(valid, max(sizes))
+    taken = read.inputs if runner.inputs is None else runner.inputs
+    inputs = {
+        name: _padded(read.inputs[name][at : at + valid], size)
+        for name in taken
+        if name in read.inputs
+    }
+    return Batch(
+        bucket=read.block.bucket,
+        number=number,
+        start=int(read.samples.ordinals[at]),
+        valid=valid,
+        size=size,
+        ids=read.samples.ids[at : at + valid],
+        inputs=inputs,
+    )
+
+
+def _padded(array: Array, size: int) -> Array:
+    """Repeat the last row up to `size` rows; read-only."""
+    if len(array) < size:
+        padded = np.empty((size, *array.shape[1:]), array.dtype)
+        padded[: len(array)] = array
+        padded[len(array) :] = array[-1]
+        array = padded
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,207 @@
+"""The mergeable statistics of one stage and of a whole run.
+
+Every merge is pure, associative and commutative, bit for bit, so that any split over blocks,
+threads, workers and resumed runs gives the same tally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from paritygate.tally.decision import DecisionTally
+from paritygate.tally.output import OutputTally
+
+FIRST = 5
+
+K = TypeVar("K")
+V = TypeVar("V")
+SampleId = int | str
+
+
+def merge_maps(
+    ours: Mapping[K, V], theirs: Mapping[K, V], merge: Callable[[V, V], V]
+) -> dict[K, V]:
+    """Union of two maps; where both have a key the values are merged."""
+    merged = dict(ours)
+    for key, value in theirs.items():
+        merged[key] = merge(merged[key], value) if key in merged else value
+    return merged
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Samples that a rule caught: how many, and the first few as `(ordinal, id)`."""
+
+    samples: int = 0
+    first: tuple[tuple[int, SampleId], ...] = ()
+
+    def merge(self, other: Hits) -> Hits:
+        """Both together."""
+        first = sorted({*self.first, *other.first})[:FIRST]
+        return Hits(self.samples + other.samples, tuple(first))
+
+
+@dataclass(frozen=True)
+class SliceTally:
+    """One value of a slice column: samples compared, failed, and flips per decision."""
+
+    samples: int = 0
+    failed: int = 0
+    flips: Mapping[str, int] = field(default_factory=dict)
+
+    def merge(self, other: SliceTally) -> SliceTally:
+        """Both together."""
+        flips = merge_maps(self.flips, other.flips, int.__add__)
+        return SliceTally(self.samples + other.samples, self.failed + other.failed, flips)
+
+
+@dataclass(frozen=True)
+class FirstError:
+    """The earliest text that a runner raised, and the samples that it cost."""
+
+    ordinal: int
+    text: str
+    samples: int
+
+    def merge(self, other: FirstError) -> FirstError:
+        """Both together."""
+        ordinal, text = min((self.ordinal, self.text), (other.ordinal, other.text))
+        return FirstError(ordinal, text, self.samples + other.samples)
+
+
+@dataclass(frozen=True)
+class StageTally:
+    """One stage over some blocks.
+
+    Attributes:
+        seen: samples of the blocks, whatever became of them.
+        compared: samples for which both sides answered.
+        failed: samples that at least one rule caught.
+        rejected: samples whose input breaks the contract; never run.
+        missing: side -> samples that a recorded side doesn't have.
+        errors: side -> what its runner raised.
+        rules: (rule, output or decision) -> samples.
+        undeclared: (side, output) -> samples with an output that the stage doesn't name.
+        outputs, decisions: statistics by name.
+        slices: slice -> value -> counts.
+    """
+
+    seen: int = 0
+    compared: int = 0
+    failed: int = 0
+    rejected: int = 0
+    missing: Mapping[str, Hits] = field(default_factory=dict)
+    errors: Mapping[str, FirstError] = field(default_factory=dict)
+    rules: Mapping[tuple[str, str], Hits] = field(default_factory=dict)
+    undeclared: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    outputs: Mapping[str, OutputTally] = field(default_factory=dict)
+    decisions: Mapping[str, DecisionTally] = field(default_factory=dict)
+    slices: Mapping[str, Mapping[str, SliceTally]] = field(default_factory=dict)
+
+    @property
+    def flips(self) -> int:
+        """Flips over all decisions."""
+        return sum(d.flips for d in self.decisions.values())
+
+    def merge(self, other: StageTally) -> StageTally:
+        """Both together."""
+        return StageTally(
+            seen=self.seen + other.seen,
+            compared=self.compared + other.compared,
+            failed=self.failed + other.failed,
+            rejected=self.rejected + other.rejected,
+            missing=merge_maps(self.missing, other.missing, Hits.merge),
+            errors=merge_maps(self.errors, other.errors, FirstError.merge),
+            rules=merge_maps(self.rules, other.rules, Hits.merge),
+            undeclared=merge_maps(self.undeclared, other.undeclared, int.__add__),
+            outputs=merge_maps(self.outputs, other.outputs, OutputTally.merge),
+            decisions=merge_maps(self.decisions, other.decisions, DecisionTally.merge),
+            slices=merge_maps(
+                self.slices, other.slices, lambda a, b: merge_maps(a, b, SliceTally.merge)
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only, keys sorted; equal tallies give equal JSON."""
+        return {
+            "seen": self.seen,
+            "compared": self.compared,
+            "failed": self.failed,
+            "rejected": self.rejected,
+            "missing": {s: _hits(h) for s, h in sorted(self.missing.items())},
+            "errors": {
+                s: [e.ordinal, e.text, e.samples] for s, e in sorted(self.errors.items())
+            },
+            "rules": [[*key, _hits(h)] for key, h in sorted(self.rules.items())],
+            "undeclared": [[*key, n] for key, n in sorted(self.undeclared.items())],
+            "outputs": {n: t.to_json() for n, t in sorted(self.outputs.items())},
+            "decisions": {n: t.to_json() for n, t in sorted(self.decisions.items())},
+            "slices": {
+                name: {
+                    value: [t.samples, t.failed, dict(sorted(t.flips.items()))]
+                    for value, t in sorted(values.items())
+                }
+                for name, values in sorted(self.slices.items())
+            },
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> StageTally:
+        """The tally that gave this JSON."""
+        return StageTally(
+            seen=data["seen"],
+            compared=data["compared"],
+            failed=data["failed"],
+            rejected=data["rejected"],
+            missing={s: _read_hits(h) for s, h in data["missing"].items()},
+            errors={s: FirstError(*e) for s, e in data["errors"].items()},
+            rules={(rule, of): _read_hits(h) for rule, of, h in data["rules"]},
+            undeclared={(side, of): n for side, of, n in data["undeclared"]},
+            outputs={n: OutputTally.from_json(t) for n, t in data["outputs"].items()},
+            decisions={n: DecisionTally.from_json(t) for n, t in data["decisions"].items()},
+            slices={
+                name: {value: SliceTally(*t) for value, t in values.items()}
+                for name, values in data["slices"].items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All stages over some blocks."""
+
+    blocks: int = 0
+    samples: int = 0
+    stages: Mapping[str, StageTally] = field(default_factory=dict)
+
+    def merge(self, other: Tally) -> Tally:
+        """Both together."""
+        return Tally(
+            self.blocks + other.blocks,
+            self.samples + other.samples,
+            merge_maps(self.stages, other.stages, StageTally.merge),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON types only; equal tallies give equal JSON."""
+        return {
+            "blocks": self.blocks,
+            "samples": self.samples,
+            "stages": {n: t.to_json() for n, t in sorted(self.stages.items())},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Tally:
+        """The tally that gave this JSON."""
+        stages = {n: StageTally.from_json(t) for n, t in data["stages"].items()}
+        return Tally(data["blocks"], data["samples"], stages)
+
+
+def _hits(hits: Hits) -> list[Any]:
+    return [hits.samples, [list(pair) for pair in hits.first]]
+
+
+def _read_hits(data: list[Any]) -> Hits:
+    return Hits(data[0], tuple((ordinal, sample_id) for ordinal, sample_id in data[1]))

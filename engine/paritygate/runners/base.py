@@ -1,0 +1,306 @@
+"""The protocol of runners: prepared once from picklable options, then one session a thread.
+
+A session answers a batch with a lease on named outputs. The lease's arrays stay as they are until
+`release()`; whoever needs them longer copies them.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel
+
+from paritygate.core.errors import RunnerError
+from paritygate.core.tensors import DTYPES, Array, Batch, ColumnSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from paritygate.golden.pack import GoldenPack
+
+DEFAULT_BATCH_SIZE = 256
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a runner asks of whoever calls it.
+
+    Attributes:
+        batch_sizes: rows that a batch may have; None: any number of rows in one call.
+        thread_safe: several sessions may run at once.
+        device: "cpu", "cuda", ...: where the work is done.
+        process_wide: settings that hold for the whole process, as `name=value`.
+    """
+
+    batch_sizes: tuple[int, ...] | None
+    thread_safe: bool
+    device: str = "cpu"
+    process_wide: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that holds the run whatever the numbers say, such as `placement.downgraded`.
+
+    Attributes:
+        code: stable dotted code, as in the verdict's reasons.
+        message: one sentence.
+        next: what to look at next.
+        count: samples concerned, where it is about samples.
+        ids: the first few of their ids.
+    """
+
+    code: str
+    message: str
+    next: str = ""
+    count: int | None = None
+    ids: tuple[int | str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunnerSpec:
+    """Everything needed to prepare a runner, here or in another process.
+
+    Attributes:
+        name: the runner's name in the plan.
+        kind: the kind that `options` belong to.
+        options: the kind's options model, frozen and picklable.
+    """
+
+    name: str
+    kind: str
+    options: BaseModel
+
+
+@dataclass(frozen=True)
+class PrepareContext:
+    """What a runner is prepared against.
+
+    Attributes:
+        folder: what relative paths in the options refer to.
+        pack: the golden pack; None where there is none (then `inputs` says what will come).
+        inputs: name -> what the pack's batches will hold under that name.
+        constants: name -> array that is the same for all samples.
+        check_models: whether models are checked for structure, in a child process.
+    """
+
+    folder: Path
+    pack: GoldenPack | None
+    inputs: Mapping[str, ColumnSpec]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    check_models: bool = True
+
+
+class Lease:
+    """Outputs of one batch, valid until `release()`.
+
+    Attributes:
+        outputs: name -> `(batch.size, *sample_shape)`.
+        present: `(batch.valid,)` bool, which samples were found (recorded outputs); None: all.
+    """
+
+    __slots__ = ("_give_back", "outputs", "present")
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Array],
+        present: npt.NDArray[np.bool_] | None = None,
+        give_back: Callable[[], None] | None = None,
+    ) -> None:
+        self.outputs = outputs
+        self.present = present
+        self._give_back = give_back
+
+    def release(self) -> None:
+        """Let the buffers be used again; releasing twice is the same as once."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Runner(ABC):
+    """Something that maps a batch of inputs to named outputs.
+
+    Attributes:
+        name: the runner's name in the plan.
+        kind: the kind of runner.
+        limits: what it asks of its caller.
+        inputs: name -> what it takes, under our names; None: unknown.
+        outputs: name -> what it declares to answer, under our names; None: unknown until the
+            first batch (then see `observed`).
+        findings: what holds the run whatever the numbers say.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        *,
+        limits: Limits,
+        inputs: Mapping[str, TensorSpec] | None,
+        outputs: Mapping[str, TensorSpec] | None,
+        identity: str = "",
+        facts: Mapping[str, object] | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.limits = limits
+        self.inputs = inputs
+        self.outputs = outputs
+        self.findings = findings
+        self._identity = identity
+        self._facts = dict(facts or {})
+        self._observed: dict[str, ColumnSpec] | None = None
+        self._observing = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """Digest, hex; equal for two runners exactly where they are the same thing."""
+        return self._identity
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What is known of it, of JSON types, for the summary."""
+        return self._facts
+
+    @property
+    def observed(self) -> Mapping[str, ColumnSpec] | None:
+        """Dtype and sample shape of each output as first answered; None before a batch has run."""
+        return self._observed
+
+    def observe(self, outputs: Mapping[str, Array]) -> Mapping[str, ColumnSpec]:
+        """Keep what the first batch looks like; all later ones must look the same."""
+        if self._observed is None:
+            with self._observing:
+                if self._observed is None:
+                    self._observed = {
+                        name: ColumnSpec(name, array.dtype.name, array.shape[1:])
+                        for name, array in outputs.items()
+                    }
+        return self._observed
+
+    @abstractmethod
+    def session(self) -> RunnerSession:
+        """A session for the calling thread."""
+
+    def close(self) -> None:  # noqa: B027 - most runners hold nothing
+        """Free what the runner holds; closing twice is the same as once."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class RunnerSession(ABC):
+    """One thread's way into a runner."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+
+    def run(self, batch: Batch) -> Lease:
+        """Answer one batch, and check the answer.
+
+        Raises:
+            RunnerError: the runner raised, or answered with something unusable.
+        """
+        lease = self._run_impl(batch)
+        try:
+            self._check(lease, batch)
+        except BaseException:
+            lease.release()
+            raise
+        return lease
+
+    @abstractmethod
+    def _run_impl(self, batch: Batch) -> Lease:
+        """Answer one batch; what is raised is a `RunnerError`."""
+
+    def close(self) -> None:  # noqa: B027 - most sessions hold nothing
+        """Free what the session holds; closing twice is the same as once."""
+
+    def _check(self, lease: Lease, batch: Batch) -> None:
+        where = describe_batch(self.runner.name, batch)
+        for name, array in lease.outputs.items():
+            problem = _unusable(array, batch.size)
+            if problem:
+                raise RunnerError(f"{where}: output {name!r} {problem}")
+        declared = self.runner.outputs
+        if declared is not None:
+            _check_names(where, "declared", list(declared), list(lease.outputs))
+            for name, spec in declared.items():
+                found = lease.outputs[name].dtype.name
+                if found != spec.dtype:
+                    raise RunnerError(
+                        f"{where}: output {name!r} is {found} but is declared {spec.dtype}"
+                    )
+        _check_like_first(where, self.runner.observe(lease.outputs), lease.outputs)
+
+
+def describe_batch(runner: str, batch: Batch) -> str:
+    """Where a runner failed: its name, the batch and the ids in it."""
+    ids = "no samples"
+    if batch.valid:
+        first, last = batch.ids[0], batch.ids[batch.valid - 1]
+        ids = f"id {first!s}" if batch.valid == 1 else f"ids {first!s} to {last!s}"
+    return f"runner {runner!r}, batch {batch.number} ({ids})"
+
+
+def _unusable(array: object, size: int) -> str | None:
+    if not isinstance(array, np.ndarray):
+        kind = type(array).__name__
+        hint = "wrap a numpy scalar in an array" if isinstance(array, np.generic) else "return one"
+        return f"is a {kind}, not a numpy array; {hint} with the sample axis first"
+    if not array.dtype.isnative:
+        return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
+    if array.dtype.name not in DTYPES:
+        return f"is {array.dtype}; dtypes that can be judged: {', '.join(DTYPES)}"
+    if array.shape[:1] != (size,):
+        return f"has shape {array.shape}; its first axis must be the batch of {size} samples"
+    return None
+
+
+def _check_names(where: str, origin: str, allowed: list[str], found: list[str]) -> None:
+    missing, extra = sorted(set(allowed) - set(found)), sorted(set(found) - set(allowed))
+    if missing or extra:
+        parts = [f"lacks {missing}"] if missing else []
+        parts += [f"has unexpected {extra}"] if extra else []
+        raise RunnerError(f"{where}: the answer {' and '.join(parts)}; {origin}: {sorted(allowed)}")
+
+
+def _check_like_first(
+    where: str, first: Mapping[str, ColumnSpec], outputs: Mapping[str, Array]
+) -> None:
+    _check_names(where, "in the first batch", list(first), list(outputs))
+    for name, spec in first.items():
+        found = outputs[name]
+        if (found.dtype.name, found.shape[1:]) != (spec.dtype, spec.shape):
+            was = f"{spec.dtype}{list(spec.shape)}"
+            raise RunnerError(
+                f"{where}: output {name!r} is {found.dtype.name}{list(found.shape[1:])} a sample "
+                f"but was {was} in the first batch"
+            )

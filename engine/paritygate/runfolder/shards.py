@@ -1,0 +1,219 @@
+"""Failure shards and the ids file.
+
+A shard is itself a golden pack: ids, inputs, both sides' outputs, and why each sample failed. The
+ids file names every failing sample and is never truncated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from paritygate.compare.keep import KeptRow
+from paritygate.compare.stage import FailedRows
+from paritygate.core.tensors import Array
+from paritygate.core.verdict import rule_names
+from paritygate.golden.write import PackWriter, tensor_array
+
+SHARD_VERSION = "1"
+ROWS_PER_BATCH = 256
+
+ReadInputs = Callable[[int], Mapping[str, Array]]
+Extra = Callable[[int], Mapping[str, object]]
+
+_INT, _FLOAT, _TEXT = pa.int64(), pa.float64(), pa.string()
+_SCALARS: dict[str, pa.DataType] = {
+    "row": _INT,
+    "batch": _INT,
+    "batch_position": _INT,
+    "stage": _TEXT,
+    "rules": pa.list_(_TEXT),
+    "output": _TEXT,
+    "index": _INT,
+    "ref_value": _FLOAT,
+    "cand_value": _FLOAT,
+    "abs_error": _FLOAT,
+    "allowed": _FLOAT,
+    "excess": _FLOAT,
+    "failing_elements": _INT,
+    "elements": _INT,
+}
+
+
+def write_shard(
+    path: Path,
+    rows: Sequence[KeptRow],
+    decisions: Sequence[str],
+    columns: Mapping[str, pa.DataType],
+    read_inputs: ReadInputs,
+    read_extra: Extra,
+    metadata: Mapping[str, str],
+) -> int:
+    """Write the kept rows of one stage, in pack order.
+
+    Args:
+        path: final path of the file.
+        rows: the kept samples.
+        decisions: decisions of the stage; each gets three columns.
+        columns: id, label and slice columns and their types.
+        read_inputs: ordinal -> `in.<name>` tensors of that sample.
+        read_extra: ordinal -> label and slice values of that sample.
+        metadata: what the shard belongs to.
+
+    Returns:
+        Bytes written.
+
+    Raises:
+        FolderError: the disk is full or the file can't be written.
+    """
+    ordered = sorted(rows, key=lambda row: row.ordinal)
+    shapes = _tensor_shapes(ordered, read_inputs)
+    writer: PackWriter | None = None
+    try:
+        for at in range(0, len(ordered), ROWS_PER_BATCH):
+            part = ordered[at : at + ROWS_PER_BATCH]
+            batch = _batch(part, decisions, columns, shapes, read_inputs, read_extra)
+            if writer is None:
+                meta = {"paritygate.shard_version": SHARD_VERSION, **metadata}
+                writer = PackWriter(path, batch.schema, meta, compression="zstd")
+            writer.write(batch)
+        if writer is None:
+            return 0
+        writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.abort()
+        raise
+    return path.stat().st_size
+
+
+def _tensor_shapes(
+    rows: Sequence[KeptRow], read_inputs: ReadInputs
+) -> dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]]:
+    """Columns for tensors; one whose shape or dtype varies over the rows can't be a column."""
+    shapes: dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]] = {}
+    varying = set()
+    for row in rows:
+        for name, tensor in row.tensors.items():
+            found = (tensor.dtype, tensor.shape)
+            if shapes.setdefault(name, found) != found:
+                varying.add(name)
+    inputs = read_inputs(rows[0].ordinal) if rows else {}
+    shapes.update((f"in.{name}", (a.dtype, a.shape)) for name, a in inputs.items())
+    return {name: shape for name, shape in shapes.items() if name not in varying}
+
+
+def _batch(
+    rows: Sequence[KeptRow],
+    decisions: Sequence[str],
+    columns: Mapping[str, pa.DataType],
+    shapes: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]],
+    read_inputs: ReadInputs,
+    read_extra: Extra,
+) -> pa.RecordBatch:
+    extra = [read_extra(row.ordinal) for row in rows]
+    inputs = [read_inputs(row.ordinal) for row in rows]
+    arrays: dict[str, pa.Array] = {}
+    for name, kind in columns.items():
+        values = [
+            row.values[name] if name in row.values else more.get(name)
+            for row, more in zip(rows, extra, strict=True)
+        ]
+        arrays[name] = pa.array([_python(v) for v in values], kind)
+    for name, kind in {**_SCALARS, **_decision_columns(decisions)}.items():
+        arrays[name] = pa.array([_python(row.values.get(name)) for row in rows], kind)
+    for name, (dtype, shape) in shapes.items():
+        if name.startswith("in."):
+            tensors = [given.get(name[3:]) for given in inputs]
+        else:
+            tensors = [row.tensors.get(name) for row in rows]
+        arrays[name] = _tensors(tensors, dtype, shape)
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _decision_columns(decisions: Sequence[str]) -> dict[str, pa.DataType]:
+    return {
+        f"decision.{name}.{part}": kind
+        for name in decisions
+        for part, kind in (("ref", _TEXT), ("cand", _TEXT), ("margin", _FLOAT))
+    }
+
+
+def _tensors(
+    tensors: Sequence[Array | None], dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> pa.Array:
+    """A tensor column; a sample without the tensor is null."""
+    stacked = np.zeros((len(tensors), *shape), dtype)
+    for i, tensor in enumerate(tensors):
+        if tensor is not None:
+            stacked[i] = tensor
+    column = tensor_array(stacked)
+    absent = [tensor is None for tensor in tensors]
+    if not any(absent):
+        return column
+    storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+    taken = pa.array([None if gone else i for i, gone in enumerate(absent)], pa.int64())
+    storage = storage.take(taken)
+    if isinstance(column, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(column.type, storage)
+    return storage
+
+
+def _python(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class IdsWriter:
+    """`<stage>-ids.arrow`: id, rules and decisions of every failing sample, in pack order."""
+
+    def __init__(self, path: Path, id_type: pa.DataType, decisions: Sequence[str]) -> None:
+        self._path = path
+        self._decisions = list(decisions)
+        self._writer: PackWriter | None = None
+        fields = [pa.field("sample_id", id_type), pa.field("row", _INT)]
+        fields.append(pa.field("rules", pa.list_(_TEXT)))
+        for name in decisions:
+            fields += [pa.field(f"decision.{name}.{side}", _TEXT) for side in ("ref", "cand")]
+        self._schema = pa.schema(fields)
+        self.rows = 0
+
+    def write(self, failed: FailedRows) -> None:
+        """Append the failing samples of a block.
+
+        Raises:
+            FolderError: the disk is full or the file can't be written.
+        """
+        count = len(failed.ordinals)
+        if not count:
+            return
+        if self._writer is None:
+            meta = {"paritygate.shard_version": SHARD_VERSION}
+            self._writer = PackWriter(self._path, self._schema, meta, compression="zstd")
+        names = {int(bits): rule_names(int(bits)) for bits in np.unique(failed.rules)}
+        arrays = [
+            pa.array(failed.ids.tolist(), self._schema.field("sample_id").type),
+            pa.array(failed.ordinals),
+            pa.array([names[b] for b in failed.rules.tolist()], pa.list_(_TEXT)),
+        ]
+        for name in self._decisions:
+            ref, cand = failed.decisions.get(name, ([None] * count, [None] * count))
+            arrays += [pa.array(ref, _TEXT), pa.array(cand, _TEXT)]
+        self._writer.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self.rows += count
+
+    def close(self) -> None:
+        """Finish the file; without a failing sample there is none.
+
+        Raises:
+            FolderError: the disk is full or the file can't be written.
+        """
+        if self._writer is not None:
+            self._writer.close()
+
+    def abort(self) -> None:
+        """Drop what has been written."""
+        if self._writer is not None:
+            self._writer.abort()

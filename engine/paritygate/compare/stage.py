@@ -18,7 +18,7 @@ from paritygate.core.tensors import Array, is_float
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
-from paritygate.tally.stage import FIRST, FirstError, Hits, SliceTally, StageTally, merge_maps
+from paritygate.tally.stage import FIRST, FirstError, Hits, SliceTally, StageTally
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 Ints = npt.NDArray[np.int64]
@@ -131,6 +131,11 @@ class StageComparer:
         if self.stage.default is None:
             return None
         return self.stage.default if is_float(dtype) else Tolerance()
+
+    def judges(self, output: str) -> bool:
+        """Whether the stage compares an output of this name, if both sides have it."""
+        named = output in self.stage.tolerances or self.stage.default is not None
+        return named and output not in self.stage.ignore
 
     def bind(self, output: str, ref: tuple[str, tuple[int, ...]], cand: tuple[str, tuple[int, ...]]) -> None:
         """Make the comparers of an output ahead of the run, so that a plan's faults show early.
@@ -528,15 +533,3 @@ def _spread(values: npt.NDArray[np.generic], both: Mask, fill: object) -> npt.ND
     spread = np.full(len(both), fill, values.dtype)
     spread[both] = values
     return spread
-
-
-__all__ = [
-    "FailedRows",
-    "KeepHint",
-    "KeptCandidates",
-    "SampleRows",
-    "Side",
-    "StageComparer",
-    "StageResult",
-    "merge_maps",
-]

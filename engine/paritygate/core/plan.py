@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -267,17 +267,6 @@ class PlanTable(_Table):
         if not all([value] if isinstance(value, str) else value) or not value:
             raise ValueError("name at least one file or glob")
         return value
-
-
-class RunnerSpecLike(Protocol):
-    """A runner's picklable specification (`paritygate.runners.RunnerSpec`)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def options(self) -> BaseModel: ...
 
 
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]

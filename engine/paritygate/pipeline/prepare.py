@@ -1,0 +1,215 @@
+"""Everything that happens before the first batch: open, scan, load, bind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from paritygate.compare.stage import StageComparer
+from paritygate.core.errors import PlanError, Problem, RunnerLoadError
+from paritygate.core.plan import Plan, Stage
+from paritygate.core.tensors import Array, TensorSpec, block_size
+from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.pipeline.contract import input_contracts
+from paritygate.pipeline.span import Prepared
+from paritygate.runners import PrepareContext, Runner, prepare
+
+DEFAULT_LABEL = "label"
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What stands ready, and what doesn't.
+
+    Attributes:
+        prepared: for the spans.
+        selected: the stages that were asked for, in plan order.
+        load_failures: runner name -> why a candidate didn't load.
+        resources: closes pack and runners.
+    """
+
+    prepared: Prepared
+    selected: tuple[Stage, ...]
+    load_failures: Mapping[str, RunnerLoadError] = field(default_factory=dict)
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    def runs(self, stage: Stage) -> bool:
+        """Whether both sides of a stage loaded."""
+        return not {stage.reference, stage.candidate} & set(self.load_failures)
+
+
+def select_stages(plan: Plan, name: str | None) -> tuple[Stage, ...]:
+    """The stages to run: all, or the one named.
+
+    Raises:
+        PlanError: no stage has this name.
+    """
+    if name is None:
+        return plan.stages
+    chosen = tuple(s for s in plan.stages if s.name == name)
+    if not chosen:
+        known = ", ".join(s.name for s in plan.stages)
+        raise PlanError([Problem("--stage", f"no stage is named {name!r}; known: {known}")], plan.source)
+    return chosen
+
+
+def prepare_plan(
+    plan: Plan, *, stage: str | None = None, limit: int | None = None, stats: str = "full"
+) -> Preparation:
+    """Open the pack, scan its ids, load every runner and bind every stage.
+
+    Args:
+        plan: a validated plan.
+        stage: only this stage.
+        limit: only the first samples of the pack.
+        stats: tier of the statistics, "gate" or "full".
+
+    Raises:
+        PlanError: the plan contradicts the pack or a model.
+        GoldenError: the pack can't be used.
+        RunnerLoadError: a reference that doesn't load, or this machine or plan is at fault.
+    """
+    selected = select_stages(plan, stage)
+    with ExitStack() as stack:
+        pack = open_golden(plan)
+        stack.callback(pack.close)
+        plan = _with_labels(plan, pack)
+        contracts = input_contracts(plan, pack.inputs)
+        runners, failures = _load(plan, pack, selected, stack)
+        running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
+        needed = {n for s in running for n in (s.reference, s.candidate)}
+        active = {name: r for name, r in runners.items() if name in needed}
+        size = _block_samples(pack, active)
+        comparers = [StageComparer(plan, s, stats, size) for s in running]
+        for comparer in comparers:
+            _bind(comparer, pack, active)
+        prepared = Prepared(
+            plan=plan,
+            pack=pack,
+            runners=active,
+            stages=comparers,
+            samples=pack.samples if limit is None else min(limit, pack.samples),
+            block_samples=size,
+            contracts=contracts,
+            label_columns=_label_columns(plan),
+        )
+        return Preparation(prepared, selected, failures, stack.pop_all())
+    raise AssertionError("unreachable")
+
+
+def open_golden(plan: Plan) -> GoldenPack:
+    """Open the plan's golden pack and scan its ids and slices.
+
+    Raises:
+        GoldenError: the pack can't be used.
+    """
+    wanted = {name: t.column for name, t in plan.table.inputs.items() if t.column is not None}
+    labels = dict.fromkeys(d.label_column for d in plan.decisions if d.label_column is not None)
+    pack = open_pack(
+        plan.golden,
+        plan.folder,
+        id_column=plan.table.id,
+        label_column=plan.table.label or DEFAULT_LABEL,
+        extra_labels=tuple(labels),
+        slices=plan.slices,
+        inputs=wanted,
+    )
+    try:
+        pack.scan_ids()
+    except BaseException:
+        pack.close()
+        raise
+    return pack
+
+
+def constants(plan: Plan) -> dict[str, Array]:
+    """The plan's constants as arrays.
+
+    Raises:
+        PlanError: a value that isn't of its dtype.
+    """
+    arrays, problems = {}, []
+    for name, table in plan.table.constants.items():
+        try:
+            arrays[name] = _constant(table.value, table.dtype)
+        except (ValueError, TypeError, OverflowError) as e:
+            path = f"constants.{name}.value"
+            problems.append(Problem(path, f"isn't {table.dtype}: {e} (found {table.value!r})"))
+    if problems:
+        raise PlanError(problems, plan.source)
+    return arrays
+
+
+def _constant(value: object, dtype: str) -> Array:
+    given = np.asarray(value)
+    if given.dtype.kind not in "bif":
+        raise ValueError("write a number, a bool, or a list of them")
+    array: Array = given.astype(dtype)
+    if dtype.startswith(("int", "uint", "bool")) and not (array == given).all():
+        raise ValueError("the value doesn't fit")
+    array.flags.writeable = False
+    return array
+
+
+def _with_labels(plan: Plan, pack: GoldenPack) -> Plan:
+    """Let decisions without a label column use the pack's default one, where there is one."""
+    default = plan.table.label or DEFAULT_LABEL
+    default = default if default in pack.labels_of else None
+    rules = tuple(replace(d, label_column=d.label_column or default) for d in plan.decisions)
+    return replace(plan, decisions=rules)
+
+
+def _label_columns(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(d.label_column for d in plan.decisions if d.label_column))
+
+
+def _load(
+    plan: Plan, pack: GoldenPack, selected: Sequence[Stage], stack: ExitStack
+) -> tuple[dict[str, Runner], dict[str, RunnerLoadError]]:
+    """Prepare each distinct runner once; a candidate that doesn't load is told, not raised."""
+    context = PrepareContext(
+        folder=plan.folder, pack=pack, inputs=pack.inputs, constants=constants(plan)
+    )
+    candidates = {s.candidate for s in selected}
+    runners: dict[str, Runner] = {}
+    failures: dict[str, RunnerLoadError] = {}
+    for name in dict.fromkeys(n for s in selected for n in (s.reference, s.candidate)):
+        try:
+            runners[name] = prepare(plan.runners[name], context)
+        except RunnerLoadError as e:
+            if e.is_plan_fault or name not in candidates:
+                raise
+            failures[name] = e
+        else:
+            stack.callback(runners[name].close)
+    return runners, failures
+
+
+def _block_samples(pack: GoldenPack, runners: Mapping[str, Runner]) -> int:
+    columns = [*pack.inputs.values(), *pack.outputs.values()]
+    sample_bytes = sum(c.sample_bytes for c in columns)
+    sizes = {max(r.limits.batch_sizes) for r in runners.values() if r.limits.batch_sizes}
+    return block_size(sample_bytes, sorted(sizes))
+
+
+def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runner]) -> None:
+    """Bind what both sides declare with fixed shapes; the rest is bound at the first block."""
+    stage = comparer.stage
+    ref = runners[stage.reference].outputs
+    cand = runners[stage.candidate].outputs
+    if ref is None or cand is None:
+        return
+    for output in ref:
+        if output in cand and output not in stage.ignore:
+            sides = _fixed(ref[output]), _fixed(cand[output])
+            if sides[0] is not None and sides[1] is not None:
+                comparer.bind(output, sides[0], sides[1])
+
+
+def _fixed(spec: TensorSpec) -> tuple[str, tuple[int, ...]] | None:
+    dims = spec.shape[1:]
+    shape = tuple(d for d in dims if isinstance(d, int))
+    return (spec.dtype, shape) if len(shape) == len(dims) and spec.shape else None

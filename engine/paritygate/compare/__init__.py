@@ -1,0 +1,1 @@
+"""Comparison of a reference's outputs with a candidate's."""

@@ -1,0 +1,1 @@
+"""Mergeable statistics of blocks; merging is associative and commutative, bit for bit."""

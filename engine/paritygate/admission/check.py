@@ -1,0 +1,130 @@
+"""Structure check of a model by onnx.checker, in a child process: the checker itself can crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from paritygate.admission.model import AdmissionError, identify_model
+
+TIMEOUT_S = 120.0
+_CHILD = Path(__file__).with_name("_child.py")
+_STDERR_SHOWN = 500
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Whether a model is well-formed, and otherwise one sentence that says what is wrong."""
+
+    ok: bool
+    message: str
+
+
+class PendingCheck:
+    """A check that runs in a child process; several may run at once.
+
+    Attributes:
+        path: the model under check.
+    """
+
+    def __init__(self, path: Path, timeout_s: float, command: list[str]) -> None:
+        self.path = path
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._result: CheckResult | None = None
+        self._files = ExitStack()
+        self._stdout: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())
+        self._stderr: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._stdout,
+            stderr=self._stderr,
+            env=env,
+        )
+
+    def result(self) -> CheckResult:
+        """Wait for the answer; a child that takes too long is killed."""
+        if self._result is None:
+            try:
+                left = max(0.0, self._deadline - time.monotonic())
+                code = self._process.wait(timeout=left)
+                self._result = self._classify(code)
+            except subprocess.TimeoutExpired:
+                self._result = CheckResult(
+                    False, f"{self.path}: onnx.checker didn't finish in {self._timeout_s:g} s"
+                )
+            finally:
+                self.cancel()
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop the child, if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._files.close()
+
+    def _classify(self, code: int) -> CheckResult:
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            return self._failed(f"onnx.checker crashed ({name})")
+        try:
+            self._stdout.seek(0)
+            answer = json.loads(self._stdout.read())
+            ok, message = answer["ok"] is True and code == 0, str(answer["message"])
+        except (ValueError, KeyError, TypeError):
+            return self._failed(f"the structure check ended with exit code {code} and no answer")
+        if ok:
+            return CheckResult(True, "")
+        if not message:
+            return self._failed(f"the structure check ended with exit code {code}")
+        return CheckResult(
+            False, f"{self.path}: {' '.join(message.split())}{_link_hint(self.path)}"
+        )
+
+    def _failed(self, what: str) -> CheckResult:
+        self._stderr.seek(0)
+        text = self._stderr.read(1 << 16).decode(errors="replace").strip()
+        tail = f": {text[-_STDERR_SHOWN:]}" if text else ""
+        return CheckResult(False, f"{self.path}: {what}{tail}")
+
+
+def start_check(path: Path, timeout_s: float = TIMEOUT_S) -> PendingCheck:
+    """Start `onnx.checker.check_model(path, full_check=True)` in a child process."""
+    # -P: the child's own folder has modules whose names would hide others.
+    return PendingCheck(path, timeout_s, [sys.executable, "-P", str(_CHILD), str(path)])
+
+
+def check_model(path: Path, timeout_s: float = TIMEOUT_S) -> CheckResult:
+    """Check a model's structure and wait for the answer."""
+    return start_check(path, timeout_s).result()
+
+
+def _link_hint(path: Path) -> str:
+    """The checker refuses links that ONNX Runtime accepts, in words that don't say so."""
+    try:
+        files = identify_model(path).files
+    except AdmissionError:
+        return ""
+    links = []
+    for file in files:
+        full = path.parent / file.location
+        if full.is_symlink() or full.stat().st_nlink > 1:
+            links.append(file.location)
+    if not links:
+        return ""
+    return (
+        f" (external data {links} is a symbolic or hard link, which onnx's checker refuses though "
+        "ONNX Runtime loads it; replace the link by a copy)"
+    )

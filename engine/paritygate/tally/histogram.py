@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 BINS = 16_378  # exact zero, 8 bins for each of the 2047 binades that are finite, overflow
+_ZEROS: npt.NDArray[np.int64] = np.zeros(BINS, dtype=np.int64)
+_ZEROS.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +27,7 @@ class Histogram:
         counts: `(BINS,)` int64, read-only.
     """
 
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: _ZEROS)
 
     def __post_init__(self) -> None:
         if self.counts.shape != (BINS,) or self.counts.dtype != np.int64:
@@ -33,12 +37,7 @@ class Histogram:
         self.counts.setflags(write=False)
 
     @classmethod
-    def empty(cls) -> Histogram:
-        """No values."""
-        return _EMPTY
-
-    @classmethod
-    def from_values(cls, values: npt.ArrayLike) -> Histogram:
+    def of(cls, values: npt.ArrayLike) -> Histogram:
         """Histogram of non-negative float64 values, inf included.
 
         Raises:
@@ -46,13 +45,14 @@ class Histogram:
         """
         flat = np.asarray(values, dtype=np.float64).reshape(-1)
         if flat.size == 0:
-            return _EMPTY
+            return cls()
         return cls(np.bincount(bin_index(flat), minlength=BINS).astype(np.int64, copy=False))
 
-    def __add__(self, other: Histogram) -> Histogram:
-        if other is _EMPTY:
+    def merge(self, other: Histogram) -> Histogram:
+        """Counts of both."""
+        if other.counts is _ZEROS:
             return self
-        return other if self is _EMPTY else Histogram(self.counts + other.counts)
+        return other if self.counts is _ZEROS else Histogram(self.counts + other.counts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and np.array_equal(self.counts, other.counts)
@@ -64,16 +64,17 @@ class Histogram:
         """Values counted."""
         return int(self.counts.sum())
 
-    def quantile(self, per_mille: int, maximum: float) -> float | None:
-        """Upper bound of the value that `per_mille` thousandths of all values don't exceed.
+    def quantile(self, fraction: float, maximum: float) -> float | None:
+        """Upper bound of the value that this fraction of all values doesn't exceed.
 
         It is the upper edge of that value's bin, capped by `maximum`, the largest value counted: at
-        most 12.5 % high for normal numbers. None if nothing was counted.
+        most 12.5 % high for normal numbers. None if nothing was counted. `fraction` is taken as it
+        is written, so that 0.29 of 100 values are 29.
         """
         total = self.total
         if total == 0:
             return None
-        rank = max(1, -(-total * per_mille // 1000))
+        rank = max(1, math.ceil(Fraction(repr(fraction)) * total))
         bin_ = int(np.searchsorted(np.cumsum(self.counts), rank))
         return min(upper_edge(bin_), maximum)
 
@@ -89,7 +90,7 @@ class Histogram:
     def from_json(cls, data: Mapping[str, Any]) -> Histogram:
         """The histogram that `to_json` wrote."""
         if not data:
-            return _EMPTY
+            return cls()
         counts = np.zeros(BINS, dtype=np.int64)
         for bin_, count in data.items():
             counts[int(bin_)] = count
@@ -113,6 +114,3 @@ def upper_edge(bin_: int) -> float:
     if bin_ == 0:
         return 0.0
     return float(np.int64(min(bin_, BINS - 2) << 49).view(np.float64))
-
-
-_EMPTY = Histogram(np.zeros(BINS, dtype=np.int64))

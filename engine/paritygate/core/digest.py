@@ -1,0 +1,111 @@
+"""SHA-256 of files and of named parts, with a cache for files that haven't changed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+# A file changed this recently may change again within the same tick of its time stamp.
+_SETTLED_NS = 2_000_000_000
+
+
+def sha256_file(path: Path, cache: bool = True) -> str:
+    """Hex SHA-256 of a file's bytes, read in pieces (the GIL is released meanwhile).
+
+    With `cache` a digest made before is taken where path, size, modification time (ns) and inode
+    are the same. A cache that can't be written is no error.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    before = path.stat()
+    entry = _entry(path) if cache else None
+    key = {
+        "path": str(path.resolve()),
+        "size": before.st_size,
+        "mtime_ns": before.st_mtime_ns,
+        "inode": before.st_ino,
+    }
+    known = _look_up(entry, key)
+    if known is not None:
+        return known
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if entry is not None and _is_settled(path, before):
+        _keep(entry, {**key, "sha256": digest})
+    return digest
+
+
+def digest_of(parts: Mapping[str, str]) -> str:
+    """Hex SHA-256 over named digests; the order in which they are given doesn't matter."""
+    return hashlib.sha256(canonical_json(dict(parts))).hexdigest()
+
+
+def canonical_json(value: object) -> bytes:
+    """The one UTF-8 JSON text of a value: keys sorted, no spaces, shortest floats.
+
+    Raises:
+        ValueError: NaN or infinity somewhere inside; convert it to a string first.
+        TypeError: something that JSON doesn't have.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def cache_folder() -> Path:
+    """Folder of this user's caches: `$XDG_CACHE_HOME/paritygate` or `~/.cache/paritygate`."""
+    root = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(root) if root else Path.home() / ".cache") / "paritygate"
+
+
+def _entry(path: Path) -> Path | None:
+    try:
+        folder = cache_folder()
+    except RuntimeError:  # no home folder
+        return None
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    return folder / "digests" / f"{name}.json"
+
+
+def _look_up(entry: Path | None, key: Mapping[str, object]) -> str | None:
+    if entry is None:
+        return None
+    try:
+        known = json.loads(entry.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(known, dict) or {**known, "sha256": ""} != {**key, "sha256": ""}:
+        return None
+    digest = known.get("sha256")
+    return digest if isinstance(digest, str) and len(digest) == 64 else None
+
+
+def _is_settled(path: Path, before: os.stat_result) -> bool:
+    after = path.stat()
+    same = (before.st_size, before.st_mtime_ns, before.st_ino) == (
+        after.st_size,
+        after.st_mtime_ns,
+        after.st_ino,
+    )
+    return same and time.time_ns() - after.st_mtime_ns > _SETTLED_NS
+
+
+def _keep(entry: Path, content: Mapping[str, object]) -> None:
+    with contextlib.suppress(OSError, UnicodeEncodeError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=entry.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(canonical_json(dict(content)))
+            Path(name).replace(entry)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

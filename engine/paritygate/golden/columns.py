@@ -1,0 +1,157 @@
+"""What a tensor column holds, and its values as one NumPy array without a copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paritygate.core.tensors import DTYPES, Array
+
+_DTYPE_OF: dict[pa.DataType, str] = {
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+    pa.bool_(): "bool",
+    **{getattr(pa, name)(): name for name in DTYPES if "int" in name},
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Dtype and dims of one sample; a dim is None where the type doesn't fix it (lists)."""
+
+    dtype: str
+    dims: tuple[int | None, ...]
+
+
+class UnsupportedTypeError(Exception):
+    """A column type that isn't read as a tensor; the text says which part and what is read."""
+
+
+class ValueFault(Exception):  # noqa: N818 - a finding about data, turned into a GoldenError
+    """A row of a column that can't be used.
+
+    Attributes:
+        code: code of the error that it becomes.
+        row: row within the array looked at.
+        found: what is wrong with it.
+    """
+
+    def __init__(self, code: str, row: int, found: str) -> None:
+        super().__init__(found)
+        self.code = code
+        self.row = row
+        self.found = found
+
+
+def layout_of(kind: pa.DataType, declared: str | None = None) -> Layout:
+    """Layout of a column of this Arrow type.
+
+    Args:
+        kind: type of the column.
+        declared: `paritygate.dtype` of the field's metadata.
+
+    Raises:
+        UnsupportedTypeError: the column isn't a tensor that this version reads.
+    """
+    dims: tuple[int | None, ...] = ()
+    inner = kind
+    if isinstance(inner, pa.FixedShapeTensorType):
+        order = inner.permutation
+        if order is not None and list(order) != sorted(order):
+            raise UnsupportedTypeError(
+                f"a tensor stored with the permutation {list(order)}; store it in row-major order"
+            )
+        dims, inner = tuple(inner.shape), inner.value_type
+    while isinstance(inner, (pa.FixedSizeListType, pa.ListType, pa.LargeListType)):
+        size = inner.list_size if isinstance(inner, pa.FixedSizeListType) else None
+        dims, inner = (*dims, size), inner.value_type
+    dtype = _DTYPE_OF.get(inner)
+    if dtype is None:
+        raise UnsupportedTypeError(f"{_describe(kind, inner)} isn't supported; {_read()}")
+    if declared is not None and declared != dtype:
+        raise UnsupportedTypeError(
+            f"the dtype {declared!r} (stored as {dtype}) isn't supported; {_read()}"
+        )
+    return Layout(dtype, dims)
+
+
+def fix_dims(layout: Layout, array: pa.Array[Any]) -> tuple[int, ...]:
+    """Shape of one sample, with the dims that the type leaves open taken from the first row.
+
+    Raises:
+        ValueFault: the first row is null.
+    """
+    fixed = tuple(dim for dim in layout.dims if dim is not None)
+    if len(fixed) == len(layout.dims):
+        return fixed
+    dims: list[int] = []
+    inner: Any = storage_of(array.slice(0, 1))
+    for dim in layout.dims:
+        _refuse_nulls(inner, len(inner))
+        size = dim if dim is not None else (inner.value_lengths()[0].as_py() if len(inner) else 0)
+        dims.append(size)
+        inner = inner.flatten()
+    return tuple(dims)
+
+
+def values_of(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Array:
+    """The column's rows as `(rows, *shape)`, read-only, C-contiguous; bools are unpacked.
+
+    Raises:
+        ValueFault: a null, or a list whose length isn't that of `shape`.
+        pa.ArrowInvalid: offsets of lists that point outside of the file.
+    """
+    rows = len(array)
+    inner: Any = storage_of(array)
+    depth = 0
+    while isinstance(inner.type, (pa.FixedSizeListType, pa.ListType, pa.LargeListType)):
+        _refuse_nulls(inner, rows)
+        if not isinstance(inner.type, pa.FixedSizeListType):
+            inner.validate(full=True)
+            _check_lengths(inner, rows, shape[depth])
+        inner = inner.flatten()
+        depth += 1
+    _refuse_nulls(inner, rows)
+    values: Array = inner.to_numpy(zero_copy_only=dtype != "bool").reshape(rows, *shape)
+    if not values.flags.aligned:
+        values = values.copy()
+    values.flags.writeable = False
+    return values
+
+
+def storage_of(array: pa.Array[Any]) -> Any:
+    """The array itself, or what an extension array stores."""
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _refuse_nulls(array: Any, rows: int) -> None:
+    if len(array) and array.null_count:
+        at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        inside = "null" if len(array) == rows else f"null at element {at % (len(array) // rows)}"
+        raise ValueFault("golden.null_value", at * rows // len(array), inside)
+
+
+def _check_lengths(array: Any, rows: int, size: int) -> None:
+    lengths = array.value_lengths().to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != size)
+    if wrong.size:
+        at = int(wrong[0])
+        raise ValueFault(
+            "golden.shape",
+            at * rows // len(array),
+            f"{int(lengths[at])} values in a list where the first sample has {size}",
+        )
+
+
+def _describe(kind: pa.DataType, inner: pa.DataType) -> str:
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType):
+        return f"the type {kind.extension_name}"
+    name = "float16" if pa.types.is_float16(inner) else str(inner)
+    return f"the dtype {name}" + ("" if kind == inner else f" (in {kind})")
+
+
+def _read() -> str:
+    return f"this version reads fixed-shape tensors of {', '.join(DTYPES)}"

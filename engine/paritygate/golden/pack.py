@@ -1,0 +1,393 @@
+"""Open a golden pack and read its samples by their position over all files."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paritygate.core.digest import digest_of, sha256_file
+from paritygate.core.errors import GoldenError
+from paritygate.core.tensors import Array, ColumnSpec
+from paritygate.golden.columns import ValueFault, values_of
+from paritygate.golden.files import PackFile, find_files
+from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
+from paritygate.golden.ipc import MappedIpc, Source, reading
+from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, resolve, used_columns
+from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
+
+_T = TypeVar("_T")
+_AROUND = 64 << 10  # the kernel maps the pages around the one that is touched
+_RESIDENT = 128 << 20
+
+
+def open_pack(
+    patterns: Sequence[str | Path],
+    folder: Path,
+    *,
+    id_column: str = "sample_id",
+    label_column: str | None = "label",
+    slices: Sequence[str] = (),
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    outputs_from: Literal["prefix", "all"] = "prefix",
+    extra_labels: Sequence[str] = (),
+) -> GoldenPack:
+    """Map the files of a pack and check their columns; no tensor is read yet.
+
+    Args:
+        patterns: paths or globs, relative to `folder` or absolute; each glob sorted by path.
+        folder: where relative patterns start.
+        id_column: column of the sample ids.
+        label_column: column of the labels; the default name may be absent, another may not.
+        slices: columns by which results are split.
+        inputs: tensor name -> column, besides the columns `in.<name>`.
+        outputs: tensor name -> column, besides the columns `out.<name>`.
+        outputs_from: "all": where no column is named `out.<name>`, every column but the id, labels,
+            slices, `in.*` and `raw.*` is an output.
+        extra_labels: further label columns, read by `labels(..., column=...)`.
+
+    Raises:
+        GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
+    """
+    wanted = Selection(
+        id_column,
+        label_column,
+        tuple(slices),
+        dict(inputs or {}),
+        dict(outputs or {}),
+        outputs_from,
+        tuple(extra_labels),
+    )
+    sources = [MappedIpc(path, id_column) for path in find_files(patterns, folder)]
+    found = [resolve(source, wanted) for source in sources]
+    lead = next((i for i, columns in enumerate(found) if not columns.is_empty), 0)
+    for source, columns in zip(sources, found, strict=True):
+        if not columns.is_empty or columns.id_kind != found[lead].id_kind:
+            check_same(sources[lead].path, found[lead], source.path, columns)
+    for source in sources:
+        source.select(used_columns(wanted, found[lead]))
+    return GoldenPack(sources, wanted, found[lead])
+
+
+class GoldenPack:
+    """Samples of one or several files, in file order; safe to read from several threads.
+
+    Attributes:
+        files: the files in sample order.
+        samples: rows over all files.
+        id_kind: "int64" or "string".
+        inputs: tensor name -> spec of an input.
+        outputs: tensor name -> spec of a recorded output.
+        label: kind of the label column, or None.
+        label_note: why a column named `label` isn't used as one; else "".
+        labels_of: label column -> kind.
+        slices: names of the slice columns.
+    """
+
+    def __init__(self, sources: Sequence[Source], wanted: Selection, columns: PackColumns) -> None:
+        self.files = tuple(
+            PackFile(source.path, sum(source.batch_rows), source.size) for source in sources
+        )
+        self.id_kind: Kind = columns.id_kind
+        self.inputs: Mapping[str, ColumnSpec] = {
+            name: columns.tensors[column] for name, column in columns.inputs.items()
+        }
+        self.outputs: Mapping[str, ColumnSpec] = {
+            name: columns.tensors[column] for name, column in columns.outputs.items()
+        }
+        self.labels_of: Mapping[str, Kind] = dict(columns.labels)
+        self.label: Kind | None = columns.labels.get(wanted.label_column or "")
+        self.label_note = columns.label_note
+        self.slices = wanted.slices
+        self._wanted = wanted
+        self._columns = columns
+        self._sources = sources
+        self._lock = threading.Lock()
+        self._index_lock = threading.RLock()
+        self._dropped = 0
+        self._touched = 0
+        self._scan: IdScan | None = None
+        self._index: IdIndex | None = None
+        self._parts, self._starts = _chunks(sources)
+
+    @property
+    def samples(self) -> int:
+        """Rows over all files."""
+        return self._starts[-1]
+
+    def ids(self, start: int, stop: int) -> Ids:
+        """Ids of samples `[start, stop)`: int64, or object holding str.
+
+        Raises:
+            GoldenError: `golden.null_id`, naming file and row.
+        """
+        column = self._wanted.id_column
+        return self._plain(column, self.id_kind, "golden.null_id", start, stop)
+
+    def input(self, name: str, start: int, stop: int) -> Array:
+        """Input tensor of samples `[start, stop)`; see `tensor`."""
+        return self._tensor(self._columns.inputs[name], start, stop)
+
+    def output(self, name: str, start: int, stop: int) -> Array:
+        """Recorded output of samples `[start, stop)`; see `tensor`."""
+        return self._tensor(self._columns.outputs[name], start, stop)
+
+    def tensor(self, name: str, start: int, stop: int) -> Array:
+        """Tensor `in.<name>` or `out.<name>` of samples `[start, stop)`.
+
+        Returns:
+            `(stop - start, *shape)`, read-only, C-contiguous. Within one record batch it is the
+            mapped file itself (bools are unpacked); over several it is a copy.
+
+        Raises:
+            GoldenError: a null (`golden.null_value`) or a list of another length (`golden.shape`),
+                naming the id.
+        """
+        if name.startswith("in."):
+            return self.input(name.removeprefix("in."), start, stop)
+        return self.output(name.removeprefix("out."), start, stop)
+
+    def take_output(self, name: str, rows: npt.NDArray[np.int64]) -> Array:
+        """Recorded output of these samples, in the order given.
+
+        Args:
+            name: output.
+            rows: `(n,)` positions over all files, none negative.
+
+        Returns:
+            `(n, *shape)`, read-only; without a copy where the rows are consecutive.
+        """
+        if len(rows) == 0:
+            return self.output(name, 0, 0)
+        first, last = int(rows[0]), int(rows[-1])
+        if last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+            return self.output(name, first, last + 1)
+        column = self._columns.outputs[name]
+        spec = self._columns.tensors[column]
+        taken = np.empty((len(rows), *spec.shape), spec.dtype)
+        for places, low, high in self._grouped(rows):
+            taken[places] = self._tensor(column, low, high)[rows[places] - low]
+            self._note_touched(min(len(places) * _AROUND, (high - low) * spec.sample_bytes))
+        taken.flags.writeable = False
+        return taken
+
+    def take_ids(self, rows: npt.NDArray[np.int64]) -> Ids:
+        """Ids of these samples, in the order given."""
+        taken = np.empty(len(rows), np.int64 if self.id_kind == "int64" else object)
+        for places, low, high in self._grouped(rows):
+            taken[places] = self.ids(low, high)[rows[places] - low]
+        return taken
+
+    def labels(self, start: int, stop: int, column: str | None = None) -> Ids:
+        """Labels of samples `[start, stop)`: int64, or object holding str.
+
+        Raises:
+            GoldenError: `golden.null_label`, naming the id.
+        """
+        name = column or self._wanted.label_column or ""
+        return self._plain(name, self.labels_of[name], "golden.null_label", start, stop)
+
+    def slice_values(self, name: str, start: int, stop: int) -> SliceCodes:
+        """Values of a slice column for samples `[start, stop)`; null is "null"."""
+        arrays = [array for array, _ in self._arrays(name, start, stop)]
+        with reading(self.place(start)[0] if arrays else self.files[0].path):
+            return slice_codes(arrays)
+
+    def scan_ids(self, *, allow_duplicates: bool = False) -> IdScan:
+        """Read the pack once without its tensors' values, before anything runs.
+
+        Checks ids (null, duplicate), tensors (nulls, list lengths), labels, slice values (at most
+        1 000 a column) and the structure of every record batch.
+
+        Args:
+            allow_duplicates: report duplicate ids in the result instead of raising.
+
+        Raises:
+            GoldenError: `golden.duplicate_id`, `golden.null_id`, `golden.null_value`,
+                `golden.shape`, `golden.null_label`, `golden.slice_values` or `golden.unreadable`.
+        """
+        with self._index_lock:
+            if self._scan is None:
+                self._scan, self._index = scan_ids(self)
+            scan = self._scan
+        if scan.duplicates and not allow_duplicates:
+            raise scan.duplicate_error(self)
+        return scan
+
+    def index(self) -> IdIndex:
+        """Look-up from id to position; made on first use.
+
+        Raises:
+            FolderError: no room for the index file in the folder for temporary files.
+        """
+        scan = self.scan_ids(allow_duplicates=True)
+        with self._index_lock:
+            if self._index is None:
+                self._index = build_index(self, scan.is_ascending)
+            return self._index
+
+    def done_until(self, stop: int) -> None:
+        """Let go of the mapped memory of the samples before `stop`; they can be read again."""
+        with self._lock:
+            start, self._dropped = self._dropped, min(stop, self.samples)
+        for number, low, high in self._spans(min(start, self._dropped), self._dropped):
+            source, batch = self._parts[number]
+            first = self._starts[number]
+            self._sources[source].drop(batch, low - first, high - first)
+
+    def file_digests(self, cache: bool = True) -> tuple[str, ...]:
+        """SHA-256 of each file's bytes; `cache` takes those of files that haven't changed."""
+        return tuple(sha256_file(file.path, cache) for file in self.files)
+
+    def digest(self, cache: bool = True) -> str:
+        """SHA-256 over the digests of the files in their order; names and folders don't count."""
+        digests = self.file_digests(cache)
+        return digest_of({f"{number:08d}": digest for number, digest in enumerate(digests)})
+
+    def place(self, row: int) -> tuple[Path, int]:
+        """File of a sample and its row in that file."""
+        for file in self.files:
+            if row < file.rows:
+                return file.path, row
+            row -= file.rows
+        raise IndexError(f"row {row} past the end of the pack")
+
+    def batch_spans(self, limit: int) -> Iterator[tuple[int, int]]:
+        """Consecutive `[start, stop)` within one record batch each, of at most `limit` samples."""
+        for _, low, high in self._spans(0, self.samples):
+            for start in range(low, high, limit):
+                yield start, min(start + limit, high)
+
+    def validate(self, start: int, stop: int) -> None:
+        """Check Arrow's structure of the tensor columns of samples `[start, stop)` fully."""
+        for column in self._columns.tensors:
+            for array, at in self._arrays(column, start, stop):
+                with reading(self.place(at)[0]):
+                    array.validate(full=True)
+
+    def close(self) -> None:
+        """Let go of files and index; arrays that are still in use stay valid."""
+        for source in self._sources:
+            source.close()
+        with self._index_lock:
+            index, self._index = self._index, None
+        if index is not None:
+            index.close()
+
+    def __enter__(self) -> Self:
+        """Return the pack itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _note_touched(self, size: int) -> None:
+        """Let go of all mapped pages from time to time where rows are read in any order."""
+        with self._lock:
+            self._touched += size
+            if self._touched < _RESIDENT:
+                return
+            self._touched = 0
+        for source in self._sources:
+            source.drop_all()
+
+    def _tensor(self, column: str, start: int, stop: int) -> Array:
+        spec = self._columns.tensors[column]
+        pieces = [
+            self._read(column, at, values_of, array, spec.dtype, spec.shape)
+            for array, at in self._arrays(column, start, stop)
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        joined = np.concatenate(pieces) if pieces else np.empty((0, *spec.shape), spec.dtype)
+        joined.flags.writeable = False
+        return joined
+
+    def _plain(self, column: str, kind: Kind, null_code: str, start: int, stop: int) -> Ids:
+        pieces = [
+            self._read(column, at, plain_values, array, kind, null_code)
+            for array, at in self._arrays(column, start, stop)
+        ]
+        if len(pieces) == 1:
+            return pieces[0]
+        dtype = np.int64 if kind == "int64" else object
+        joined: Ids = np.concatenate(pieces, dtype=dtype) if pieces else np.empty(0, dtype)
+        joined.flags.writeable = False
+        return joined
+
+    def _read(self, column: str, at: int, read: Callable[..., _T], *args: object) -> _T:
+        """Run a reader of an array that begins at sample `at`; say where it found a fault."""
+        try:
+            with reading(self.place(at)[0]):
+                return read(*args)
+        except ValueFault as fault:
+            raise self._fault(column, at + fault.row, fault) from fault
+
+    def _fault(self, column: str, row: int, fault: ValueFault) -> GoldenError:
+        path, at = self.place(row)
+        if column == self._wanted.id_column:
+            where, mend = f"row {at}: the id is {fault.found}", "give every sample an id"
+        else:
+            sample = self.ids(row, row + 1)[0]
+            where = f"sample {sample} (row {at}): {fault.found}"
+            mend = "fill it or remove the sample"
+            if fault.code == "golden.shape":
+                mend = "all samples of a pack have the same shape in this version"
+        return GoldenError(f"{path}: column {column!r}, {where}; {mend}", fault.code)
+
+    def _arrays(self, column: str, start: int, stop: int) -> Iterator[tuple[pa.Array[Any], int]]:
+        """Arrow arrays that make up a column of samples `[start, stop)`, each with its start."""
+        for number, low, high in self._spans(start, stop):
+            source, batch = self._parts[number]
+            array = self._sources[source].batch(batch).column(column)
+            yield array.slice(low - self._starts[number], high - low), low
+
+    def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Numbers of the record batches that hold `[start, stop)`, each with its part of it."""
+        if not 0 <= start <= stop <= self.samples:
+            raise IndexError(f"samples [{start}, {stop}) of a pack of {self.samples}")
+        number = bisect_right(self._starts, start) - 1
+        while start < stop:
+            end = min(stop, self._starts[number + 1])
+            yield number, start, end
+            start, number = end, number + 1
+
+    def _grouped(
+        self, rows: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], int, int]]:
+        """Places in `rows` that lie in one record batch, with the span of samples they need."""
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.samples):
+            raise IndexError(f"rows outside of a pack of {self.samples}")
+        order = np.argsort(rows, kind="stable")
+        ordered = rows[order]
+        at = 0
+        while at < len(rows):
+            number = bisect_right(self._starts, int(ordered[at])) - 1
+            end = int(np.searchsorted(ordered, self._starts[number + 1]))
+            yield order[at:end], int(ordered[at]), int(ordered[end - 1]) + 1
+            at = end
+
+
+def _chunks(sources: Sequence[Source]) -> tuple[list[tuple[int, int]], list[int]]:
+    """(file, batch) of every record batch with rows, and the first sample of each."""
+    parts, starts = [], [0]
+    for number, source in enumerate(sources):
+        for batch, rows in enumerate(source.batch_rows):
+            if rows:
+                parts.append((number, batch))
+                starts.append(starts[-1] + rows)
+    return parts, starts

@@ -1,0 +1,285 @@
+"""Which columns of a file are ids, labels, slices, inputs and outputs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from paritygate.core.errors import GoldenError
+from paritygate.core.tensors import ColumnSpec
+from paritygate.golden.columns import UnsupportedTypeError, ValueFault, fix_dims, layout_of
+from paritygate.golden.ipc import Source
+
+Kind = Literal["int64", "string"]
+_INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to look for in the files of a pack.
+
+    Attributes:
+        id_column: column of the sample ids.
+        label_column: column of the labels; the default name may be absent.
+        slices: columns by which results are split.
+        inputs: tensor name -> column, besides `in.*`.
+        outputs: tensor name -> column, besides `out.*`.
+        outputs_from: "all": where no column has the prefix `out.`, every other column is one.
+        extra_labels: further label columns.
+    """
+
+    id_column: str = "sample_id"
+    label_column: str | None = "label"
+    slices: tuple[str, ...] = ()
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs_from: Literal["prefix", "all"] = "prefix"
+    extra_labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PackColumns:
+    """The columns of one file that are used.
+
+    Attributes:
+        id_kind: "int64" or "string".
+        tensors: column -> spec, named after the tensor.
+        inputs: tensor name -> column.
+        outputs: tensor name -> column.
+        labels: label column -> kind.
+        label_note: why the label column isn't used, where it is there; else "".
+        is_empty: whether the file has no rows, so that dims of lists are unknown (0).
+    """
+
+    id_kind: Kind
+    tensors: Mapping[str, ColumnSpec]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    labels: Mapping[str, Kind]
+    label_note: str
+    is_empty: bool
+
+
+def resolve(source: Source, wanted: Selection) -> PackColumns:
+    """Find the columns of one file.
+
+    Raises:
+        GoldenError: `golden.missing_column`, `golden.id_type`, `golden.column_type`,
+            `golden.label_type`, `golden.slice_type`, `golden.schema` or `golden.null_value`.
+    """
+    _check_unique(source)
+    id_kind = _id_kind(source, wanted.id_column)
+    labels, note = _labels(source, wanted)
+    for name in wanted.slices:
+        _check_slice(source, name)
+    inputs = _prefixed(source, _INPUT) | dict(wanted.inputs)
+    outputs = _outputs(source, wanted, set(inputs.values()))
+    tensors = {}
+    for prefix, names in ((_INPUT, inputs), (_OUTPUT, outputs)):
+        for name, column in names.items():
+            tensors[column] = _tensor(source, name, column, prefix)
+    is_empty = sum(source.batch_rows) == 0
+    return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty)
+
+
+def check_same(first: Path, columns: PackColumns, other: Path, others: PackColumns) -> None:
+    """Check that two files of a pack have the same columns.
+
+    Raises:
+        GoldenError: `golden.schema` or `golden.id_type`, naming file and field.
+    """
+    if columns.id_kind != others.id_kind:
+        raise GoldenError(
+            f"{other}: ids are {others.id_kind}, those of {first} are {columns.id_kind}; "
+            "one pack has ids of one type",
+            "golden.id_type",
+        )
+    for column in [*columns.tensors, *columns.labels]:
+        if column not in others.tensors and column not in others.labels:
+            raise _differs(other, column, "isn't there", first, "has it")
+    for column in [*others.tensors, *others.labels]:
+        if column not in columns.tensors and column not in columns.labels:
+            raise _differs(other, column, "is there", first, "doesn't have it")
+    for column, kind in columns.labels.items():
+        if others.labels.get(column) != kind:
+            raise _differs(other, column, f"is {others.labels.get(column)}", first, f"has {kind}")
+    for column, spec in columns.tensors.items():
+        _check_same_tensor(first, spec, other, others.tensors[column], column)
+
+
+def missing_column(source: Source, column: str, what: str, code: str) -> GoldenError:
+    """The error for a column that isn't in a file: what there is, and what may have been meant."""
+    names = source.schema.names
+    near = difflib.get_close_matches(column, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    have = ", ".join(names[:30]) + (", ..." if len(names) > 30 else "") if names else "none"
+    return GoldenError(
+        f"{source.path}: no {what} column {column!r}; the columns are: {have}{hint}", code
+    )
+
+
+def _check_unique(source: Source) -> None:
+    seen = set()
+    for name in source.schema.names:
+        if name in seen:
+            raise GoldenError(
+                f"{source.path}: column {name!r} occurs twice; give every column its own name",
+                "golden.schema",
+            )
+        seen.add(name)
+
+
+def _id_kind(source: Source, column: str) -> Kind:
+    if column not in source.schema.names:
+        raise missing_column(source, column, "id", "golden.missing_column")
+    found = source.schema.field(column).type
+    kind = _kind(found)
+    if kind is None or pa.types.is_boolean(found):
+        raise GoldenError(
+            f"{source.path}: id column {column!r} is {found}; ids are int64 or string, so cast it "
+            "or name another column as id",
+            "golden.id_type",
+        )
+    return kind
+
+
+def _labels(source: Source, wanted: Selection) -> tuple[dict[str, Kind], str]:
+    labels: dict[str, Kind] = {}
+    named = [*([wanted.label_column] if wanted.label_column else []), *wanted.extra_labels]
+    for column in dict.fromkeys(named):
+        is_optional = column == "label" and column not in wanted.extra_labels
+        if column not in source.schema.names:
+            if is_optional:
+                continue
+            raise missing_column(source, column, "label", "golden.missing_column")
+        found = source.schema.field(column).type
+        kind = _kind(found)
+        if kind is not None:
+            labels[column] = kind
+        elif is_optional:
+            return labels, f"column 'label' is {found}; labels are ints or strings"
+        else:
+            raise GoldenError(
+                f"{source.path}: label column {column!r} is {found}; labels are ints or strings, "
+                "so cast it or name another column",
+                "golden.label_type",
+            )
+    return labels, ""
+
+
+def _check_slice(source: Source, column: str) -> None:
+    if column not in source.schema.names:
+        raise missing_column(source, column, "slice", "golden.missing_column")
+    found = source.schema.field(column).type
+    if _kind(found) is None and not pa.types.is_date(found):
+        raise GoldenError(
+            f"{source.path}: slice column {column!r} is {found}; slices are strings, ints, bools "
+            "or dates, so cast it (bin a float) or leave it out of the slices",
+            "golden.slice_type",
+        )
+
+
+def _kind(found: pa.DataType) -> Kind | None:
+    """Kind of an id, label or slice value: ints that int64 holds, strings, dictionaries of both."""
+    if isinstance(found, pa.DictionaryType):
+        found = found.value_type
+    if pa.types.is_integer(found) and found != pa.uint64():
+        return "int64"
+    if pa.types.is_boolean(found):
+        return "int64"
+    strings = (pa.string(), pa.large_string(), pa.string_view())
+    return "string" if found in strings else None
+
+
+def _prefixed(source: Source, prefix: str) -> dict[str, str]:
+    return {
+        name[len(prefix) :]: name
+        for name in source.schema.names
+        if name.startswith(prefix) and len(name) > len(prefix)
+    }
+
+
+def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, str]:
+    outputs = _prefixed(source, _OUTPUT)
+    if wanted.outputs_from == "all" and not outputs:
+        taken = {wanted.id_column, wanted.label_column, *wanted.slices, *wanted.extra_labels}
+        outputs = {
+            name: name
+            for name in source.schema.names
+            if name not in taken | inputs and not name.startswith((_INPUT, _RAW))
+        }
+    return outputs | dict(wanted.outputs)
+
+
+def _tensor(source: Source, name: str, column: str, prefix: str) -> ColumnSpec:
+    side = "input" if prefix == _INPUT else "output"
+    if column not in source.schema.names:
+        raise missing_column(source, column, side, "golden.missing_column")
+    found = source.schema.field(column)
+    metadata = {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in (found.metadata or {}).items()
+        if not key.startswith((b"ARROW:", b"PARQUET:"))
+    }
+    try:
+        layout = layout_of(found.type, metadata.get("paritygate.dtype"))
+        shape = fix_dims(layout, _first_rows(source, column))
+    except UnsupportedTypeError as error:
+        hint = "" if column.startswith(prefix) else "; or store the outputs as 'out.<name>'"
+        raise GoldenError(
+            f"{source.path}: {side} column {column!r}: {error}{hint}", "golden.column_type"
+        ) from error
+    except ValueFault as fault:
+        raise GoldenError(
+            f"{source.path}: {side} column {column!r}: {fault.found} in the first sample, which "
+            "gives the shape; fill it or remove the sample",
+            fault.code,
+        ) from fault
+    return ColumnSpec(name, layout.dtype, shape, metadata)
+
+
+def _first_rows(source: Source, column: str) -> pa.Array[Any]:
+    for number, rows in enumerate(source.batch_rows):
+        if rows:
+            rows_there: pa.Array[Any] = source.batch(number).column(column)
+            return rows_there
+    nothing: pa.Array[Any] = pa.array([], source.schema.field(column).type)
+    return nothing
+
+
+def _check_same_tensor(
+    first: Path, spec: ColumnSpec, other: Path, found: ColumnSpec, column: str
+) -> None:
+    if (found.dtype, found.shape) != (spec.dtype, spec.shape):
+        raise _differs(other, column, f"is {_text(found)}", first, f"has {_text(spec)}")
+    if dict(found.metadata) != dict(spec.metadata):
+        raise _differs(
+            other,
+            column,
+            f"has the field metadata {dict(found.metadata)}",
+            first,
+            f"has {dict(spec.metadata)}",
+        )
+
+
+def _text(spec: ColumnSpec) -> str:
+    return str(spec).removeprefix(f"{spec.name}: ")
+
+
+def _differs(other: Path, column: str, is_so: str, first: Path, has: str) -> GoldenError:
+    return GoldenError(
+        f"{other}: column {column!r} {is_so}, {first} {has}; all files of a pack have the same "
+        "columns",
+        "golden.schema",
+    )
+
+
+def used_columns(wanted: Selection, columns: PackColumns) -> Sequence[str]:
+    """Names of all columns that will be read, each once."""
+    named = [wanted.id_column, *columns.tensors, *columns.labels, *wanted.slices]
+    return list(dict.fromkeys(named))

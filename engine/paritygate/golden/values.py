@@ -1,0 +1,66 @@
+"""Ids, labels and slice values of a column as NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paritygate.golden.columns import ValueFault
+
+Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class SliceCodes:
+    """Slice values of consecutive samples: `codes[i]` is the place of sample i's in `values`."""
+
+    values: list[str]
+    codes: npt.NDArray[np.int32]
+
+
+def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_code: str) -> Ids:
+    """`(n,)` int64 (no copy where stored so), or object holding str.
+
+    Raises:
+        ValueFault: with `null_code`, for a null.
+        pa.ArrowInvalid: damaged strings or dictionary codes.
+    """
+    array = _decoded(array)
+    if array.null_count:
+        at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        raise ValueFault(null_code, at, "null")
+    if kind == "string":
+        strings: npt.NDArray[np.object_] = array.to_numpy(zero_copy_only=False)
+        return strings
+    if array.type != pa.int64():
+        array = array.cast(pa.int64())
+    numbers: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=True)
+    return numbers
+
+
+def slice_codes(arrays: Sequence[pa.Array[Any]]) -> SliceCodes:
+    """Codes of a slice column; null is the value "null", values stand in order of appearance.
+
+    Raises:
+        pa.ArrowInvalid: damaged strings or dictionary codes.
+    """
+    compute: Any = pc
+    texts = [compute.fill_null(_decoded(array).cast(pa.string()), "null") for array in arrays]
+    if not texts:
+        return SliceCodes([], np.empty(0, np.int32))
+    encoded = (texts[0] if len(texts) == 1 else pa.concat_arrays(texts)).dictionary_encode()
+    return SliceCodes(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())
+
+
+def _decoded(array: pa.Array[Any]) -> Any:
+    """The array with its strings and dictionary codes checked, dictionaries resolved."""
+    if pa.types.is_integer(array.type):
+        return array
+    array.validate(full=True)
+    return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -41,9 +40,8 @@ class PendingCheck:
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._result: CheckResult | None = None
-        self._files = ExitStack()
-        self._stdout: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())
-        self._stderr: IO[bytes] = self._files.enter_context(tempfile.TemporaryFile())
+        self._stdout: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by cancel()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
             command,
@@ -73,7 +71,8 @@ class PendingCheck:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        self._files.close()
+        self._stdout.close()
+        self._stderr.close()
 
     def _classify(self, code: int) -> CheckResult:
         if code < 0:

@@ -1,0 +1,82 @@
+"""Options of runners: what the kinds' models share, and problems in the words of the plan."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from paritygate.core.errors import Problem
+
+
+class RunnerOptions(BaseModel):
+    """Base of the options of a kind: frozen, picklable, no unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def check_mapping(value: Mapping[str, str], what: str) -> None:
+    """Refuse a mapping `{ours = "theirs"}` in which two of ours are the same of theirs.
+
+    Raises:
+        ValueError: with a sentence that says what to change.
+    """
+    seen: dict[str, str] = {}
+    for ours, theirs in value.items():
+        if theirs in seen:
+            raise ValueError(f"{seen[theirs]!r} and {ours!r} are the same {what} {theirs!r}")
+        seen[theirs] = ours
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown word: the closest known one, or all of a few."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(names)}" if 0 < len(names) <= 24 else ""
+
+
+def describe_errors(
+    where: str, error: ValidationError, model: type[BaseModel], kind: str
+) -> list[Problem]:
+    """Problems of one runner's options, with paths below `where`."""
+    return [_describe(where, e, model, kind) for e in error.errors()]
+
+
+def _describe(where: str, error: Any, model: type[BaseModel], kind: str) -> Problem:
+    loc = tuple(error["loc"])
+    path = where + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
+    if error["type"] == "extra_forbidden":
+        known = _fields_at(model, loc[:-1])
+        of = f" of a runner of kind {kind!r}" if len(loc) == 1 else ""
+        return Problem(path, f"isn't a known key{of}{did_you_mean(str(loc[-1]), known)}")
+    if error["type"] == "missing":
+        return Problem(path, "is missing")
+    message = re.sub(r"^Value error, ", "", error["msg"])
+    message = message[:1].lower() + message[1:]
+    found = error.get("input")
+    if isinstance(found, str | int | float | bool) and repr(found) not in message:
+        message += f" (found {found!r})"
+    return Problem(path, message)
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:
+    """Keys of the table at a path; list positions and map keys are passed over."""
+    for part in loc:
+        field = model.model_fields.get(part) if isinstance(part, str) else None
+        inner = _model_in(field.annotation) if field is not None else model
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = [_model_in(a) for a in get_args(annotation)]
+    return next((m for m in found if m is not None), None)

@@ -1,0 +1,193 @@
+"""Kinds of runners by name, each in a module that is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from paritygate.core.errors import ParityError, Problem, RunnerLoadError
+from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
+from paritygate.runners.options import RunnerOptions, describe_errors, did_you_mean
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where a kind lives.
+
+    Attributes:
+        module: has `Options` and `prepare(spec, context)`.
+        key: option that a runner given as a plain string fills.
+        suffixes: of files that belong to it.
+    """
+
+    module: str
+    key: str | None
+    suffixes: tuple[str, ...] = ()
+
+
+KINDS: Mapping[str, Kind] = {
+    "onnxruntime": Kind("paritygate.runners.ort", "model", (".onnx",)),
+    "recorded": Kind("paritygate.runners.recorded", "path", (".arrow",)),
+    "python": Kind("paritygate.runners.python", "call"),
+    "null": Kind("paritygate.runners.null", None),
+}
+_CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_LATER = {
+    ".pt": "PyTorch",
+    ".pt2": "PyTorch",
+    ".pth": "PyTorch",
+    ".tflite": "LiteRT",
+    ".pb": "TensorFlow",
+    ".ort": "ORT format",
+    ".parquet": "Parquet",
+    ".npz": "NumPy",
+    ".npy": "NumPy",
+}
+
+
+def infer_kind(path: str) -> str:
+    """Kind of the runner for a file, by its suffix.
+
+    Raises:
+        ValueError: with a sentence that names what is known.
+    """
+    suffix = Path(path).suffix.lower()
+    for name, kind in KINDS.items():
+        if suffix in kind.suffixes:
+            return name
+    known = ", ".join(f"{s} ({name})" for name, k in KINDS.items() for s in k.suffixes)
+    if suffix in _LATER:
+        raise ValueError(
+            f"{path!r}: {_LATER[suffix]} files ({suffix}) aren't supported in this version; "
+            f"known: {known}; or wrap it in a function and give 'module:function'"
+        )
+    raise ValueError(
+        f"{path!r}: no kind of runner takes {f'files that end in {suffix}' if suffix else 'this'}; "
+        f"known: {known}, 'module:function' (python); or say kind = one of {', '.join(KINDS)}"
+    )
+
+
+def parse_runner(name: str, table: object, folder: Path) -> tuple[RunnerSpec | None, list[Problem]]:
+    """Validate one entry of `[runners]`: a string or a table.
+
+    Args:
+        name: the runner's name.
+        table: a path, `module:function`, or a table of options.
+        folder: what relative paths refer to; nothing is read from it here.
+
+    Returns:
+        The specification, or None and all problems found, each with its path in the plan.
+    """
+    del folder
+    where = f"runners.{name}"
+    if isinstance(table, str):
+        table = {"kind": table} if table in ("recorded", "null") else {"model": table}
+    if not isinstance(table, Mapping):
+        return None, [Problem(where, f"is a path or a table, not {type(table).__name__}")]
+    options = dict(table)
+    kind, problem = _kind_of(where, options)
+    if kind is None:
+        return None, [problem] if problem else []
+    model = options_model(kind)
+    _rename_model_key(kind, model, options)
+    try:
+        return RunnerSpec(name, kind, model.model_validate(options)), []
+    except ValidationError as e:
+        return None, describe_errors(where, e, model, kind)
+
+
+def options_model(kind: str) -> type[RunnerOptions]:
+    """The options model of a known kind."""
+    return cast(type[RunnerOptions], _module(kind).Options)
+
+
+def prepare(spec: RunnerSpec, context: PrepareContext) -> Runner:
+    """Make a runner ready.
+
+    Raises:
+        RunnerLoadError: it can't be prepared; `is_plan_fault` says on whose side the fault is.
+    """
+    return cast(Runner, _module(spec.kind).prepare(spec, context))
+
+
+def prepare_all(
+    specs: Iterable[RunnerSpec], context: PrepareContext
+) -> tuple[dict[str, Runner], list[RunnerLoadError]]:
+    """Make several runners ready at once; models are hashed and checked side by side.
+
+    Returns:
+        The runners that are ready, by name in the order given, and what kept the others from it.
+
+    Raises:
+        ParityError: anything that isn't about one runner; those already prepared are closed.
+    """
+    todo = list(specs)
+    if not todo:
+        return {}, []
+    with ThreadPoolExecutor(min(len(todo), 8), "prepare") as pool:
+        futures = [(spec, pool.submit(prepare, spec, context)) for spec in todo]
+    ready: dict[str, Runner] = {}
+    failed: list[RunnerLoadError] = []
+    other: BaseException | None = None
+    for spec, future in futures:
+        error = future.exception()
+        if error is None:
+            ready[spec.name] = future.result()
+        elif isinstance(error, RunnerLoadError):
+            failed.append(error)
+        else:
+            other = error
+    if other is not None:
+        for runner in ready.values():
+            runner.close()
+        if isinstance(other, ParityError):
+            raise other
+        raise RuntimeError(f"a runner could not be prepared: {other}") from other
+    return ready, failed
+
+
+def _module(kind: str) -> Any:
+    return importlib.import_module(KINDS[kind].module)
+
+
+def _kind_of(where: str, options: dict[str, Any]) -> tuple[str | None, Problem | None]:
+    """Take the kind out of a table, or infer it from the key that is there."""
+    if "kind" in options:
+        kind = options.pop("kind")
+        if isinstance(kind, str) and kind in KINDS:
+            return kind, None
+        if not isinstance(kind, str):
+            return None, Problem(f"{where}.kind", f"is the name of a kind (found {kind!r})")
+        return None, Problem(f"{where}.kind", f"{kind!r} isn't known{did_you_mean(kind, KINDS)}")
+    for key in ("model", "path", "call"):
+        if key in options:
+            return _infer(where, key, options[key])
+    keys = [f"{k.key} ({name})" for name, k in KINDS.items() if k.key]
+    return None, Problem(where, f"says neither a kind nor any of {', '.join(keys)}")
+
+
+def _infer(where: str, key: str, value: object) -> tuple[str | None, Problem | None]:
+    first = value[0] if isinstance(value, list) and value else value
+    if not isinstance(first, str):
+        return None, Problem(f"{where}.{key}", f"is text (found {first!r})")
+    if key == "call" or (key == "model" and _CALL.fullmatch(first)):
+        return "python", None
+    try:
+        return infer_kind(first), None
+    except ValueError as e:
+        return None, Problem(where if key == "model" else f"{where}.{key}", str(e))
+
+
+def _rename_model_key(kind: str, model: type[RunnerOptions], options: dict[str, Any]) -> None:
+    """A runner that was a plain string is a table with `model` after `--set`: take it as meant."""
+    key = KINDS[kind].key
+    if "model" in options and key is not None and "model" not in model.model_fields:
+        options.setdefault(key, options["model"])
+        del options["model"]

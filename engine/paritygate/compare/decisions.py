@@ -152,7 +152,7 @@ class DecisionComparer:
 
     def _check_array(self, side: str, values: Array, dtype: str, samples: int) -> None:
         wanted = (samples, *self._shape)
-        if values.shape != wanted or values.dtype != np.dtype(dtype):
+        if values.shape != wanted or values.dtype.name != dtype:
             raise ValueError(
                 f"decision {self._rule.name!r}: {side} is {values.dtype}{list(values.shape)}, "
                 f"announced was {dtype}{list(wanted)}"

@@ -82,6 +82,12 @@ class RunnerError(ParityError):
     exit_code = 1
 
 
+class DenormalError(ParityError):
+    """The thread that compares flushes denormal numbers to zero: nothing it says would hold."""
+
+    code = "environment.denormals_flushed"
+
+
 class FolderError(ParityError):
     """A run folder that can't be written or read (full disk, permissions, newer schema)."""
 

@@ -57,8 +57,6 @@ class Histogram:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and np.array_equal(self.counts, other.counts)
 
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def total(self) -> int:
         """Values counted."""

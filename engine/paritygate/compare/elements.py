@@ -1,0 +1,340 @@
+"""Elements: two arrays of one output in, its tally and each sample's result out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.core.errors import DenormalError
+from paritygate.core.policy import Tolerance
+from paritygate.core.tensors import DTYPES, Array, is_float
+from paritygate.kernels import elements, sums
+from paritygate.tally.exact import ExactSum
+from paritygate.tally.extremes import Extreme, Number
+from paritygate.tally.histogram import BINS, Histogram
+from paritygate.tally.output import MIN_RANKED_WIDTH, RULE_BITS, OutputTally
+
+Ints = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+_TILE = 1 << 17  # elements handled at once, so that their errors stay in the processor's cache
+_FLOAT32_OVERFLOW = 2.0**128 - 2.0**103  # smallest float64 that rounds to an infinite float32
+_SINGLE_DENORMAL = np.array([1e-40], np.float32)
+_DOUBLE_DENORMAL = np.array([1e-310], np.float64)
+
+
+@dataclass(frozen=True)
+class SampleDetail:
+    """The result of each sample, `(samples,)` each.
+
+    Attributes:
+        rules: int64, bits of `core.verdict.SAMPLE_RULES`; 0: the sample is good.
+        failing_elements: int64, elements that broke a rule, tolerated outliers included.
+        worst_index: int64, flat index of the worst element: non-finite failures before all others,
+            then by excess, by error, by index; -1 where no element could be compared.
+        worst_excess: float64, its error as a multiple of what is allowed; inf for a non-finite one.
+        worst_error: float64, its absolute error; inf for a non-finite one.
+    """
+
+    rules: Ints
+    failing_elements: Ints
+    worst_index: Ints
+    worst_excess: Doubles
+    worst_error: Doubles
+
+
+class ElementComparer:
+    """Compares one output element by element; stateless, so that threads may share it.
+
+    Args:
+        tolerance: what is tolerated.
+        ref_dtype: dtype name of the reference.
+        cand_dtype: dtype name of the candidate.
+        sample_shape: shape of one sample.
+        stats: "gate", or "full" for all statistics.
+
+    Raises:
+        ValueError: a tolerance out of its range, or a pair of dtypes that can't be compared.
+    """
+
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        ref_dtype: str,
+        cand_dtype: str,
+        sample_shape: tuple[int, ...],
+        stats: Literal["gate", "full"],
+    ) -> None:
+        _check_tolerance(tolerance)
+        _check_dtypes(ref_dtype, cand_dtype)
+        if stats not in ("gate", "full"):
+            raise ValueError(f"stats: found {stats!r}, allowed are 'gate' and 'full'")
+        self.tolerance = tolerance
+        self.dtypes = (np.dtype(ref_dtype), np.dtype(cand_dtype))
+        self.sample_shape = sample_shape
+        self.width = math.prod(sample_shape)
+        self.stats = stats
+        self.integer = not is_float(ref_dtype)
+        self._rule = self._make_rule()
+
+    def _make_rule(self) -> elements.Rule:
+        ref, cand = self.dtypes
+        narrowed = ref == np.float64 and cand == np.float32
+        exceeded, hard_cap, candidate, reference, mismatch = RULE_BITS
+        return elements.Rule(
+            atol=float(self.tolerance.atol),
+            rtol=float(self.tolerance.rtol),
+            cap=math.inf if self.tolerance.max_abs is None else float(self.tolerance.max_abs),
+            outliers=self.tolerance.outliers_allowed(self.width),
+            match=self.tolerance.nonfinite == "match",
+            beyond=_FLOAT32_OVERFLOW if narrowed else math.inf,
+            bits=(exceeded, hard_cap, candidate, reference, mismatch),
+        )
+
+    def compare(self, ref: Array, cand: Array, ordinals: Ints) -> tuple[OutputTally, SampleDetail]:
+        """Compare samples.
+
+        Args:
+            ref: `(samples, *sample_shape)` of the reference.
+            cand: the same of the candidate.
+            ordinals: `(samples,)` int64, row of each sample over all golden files.
+
+        Raises:
+            ValueError: an array of another dtype or shape than declared.
+            DenormalError: this thread flushes denormals to zero.
+        """
+        _check_denormals()
+        samples = len(ordinals)
+        work = _Work(
+            self,
+            self._flat("reference", ref, self.dtypes[0], samples),
+            self._flat("candidate", cand, self.dtypes[1], samples),
+            _frozen(np.asarray(ordinals, dtype=np.int64)),
+            self._rule,
+        )
+        for start in range(0, samples, step := max(1, _TILE // max(1, self.width))):
+            work.scan(start, min(start + step, samples))
+        return work.tally(), work.detail()
+
+    def _flat(self, side: str, array: Array, dtype: np.dtype[Any], samples: int) -> Array:
+        shape = (samples, *self.sample_shape)
+        if array.dtype.newbyteorder("=") != dtype or array.shape != shape:
+            raise ValueError(
+                f"{side}: found {array.dtype.name}{list(array.shape)}, this comparison is of "
+                f"{dtype.name}{list(shape)}; pass arrays as they were declared"
+            )
+        if dtype == np.bool_:
+            return _frozen((array.view(np.uint8) != 0).view(np.uint8))
+        return _frozen(np.asarray(array, dtype=dtype))
+
+
+class _Work:
+    """The state of one `compare` call."""
+
+    def __init__(
+        self,
+        comparer: ElementComparer,
+        ref: Array,
+        cand: Array,
+        ordinals: Ints,
+        rule: elements.Rule,
+    ) -> None:
+        samples, self.width = len(ordinals), comparer.width
+        self.ref, self.cand, self.ordinals, self.rule = ref, cand, ordinals, rule
+        self.stats, self.integer = comparer.stats, comparer.integer
+        self.single = comparer.dtypes[1] == np.float32
+        self.per_sample = elements.Detail(
+            rules=np.zeros(samples, np.int64),
+            failing=np.zeros(samples, np.int64),
+            worst_at=np.full(samples, -1, np.int64),
+            worst_excess=np.zeros(samples),
+            worst_error=np.zeros(samples),
+        )
+        self.found = elements.Found(
+            classes=np.zeros((4, 4), np.int64),
+            beyond=np.zeros(1, np.int64),
+            best_at=np.full((2, 2), -1, np.int64),
+            best_error=np.zeros(2, np.uint64 if self.integer else np.float64),
+            best_excess=np.zeros(1),
+        )
+        self.sums = {name: _Chunks() for name in ("e", "ee", "rr", "re")}
+        self.full = _FullTier() if self.stats == "full" else None
+
+    def scan(self, start: int, stop: int) -> None:
+        """Judge and measure the samples `[start, stop)`."""
+        errors = np.empty((stop - start) * self.width)
+        judge = elements.judge_integers if self.integer else elements.judge_floats
+        judge(
+            self.ref, self.cand, self.width, start, stop, self.ordinals,
+            self.rule, self.per_sample, self.found, errors,
+        )  # fmt: skip
+        self.sums["e"].overflowed += sums.sum_errors(errors, self.sums["e"].chunks)
+        if self.full is None:
+            return
+        self._add_products("ee", errors, errors, errors)
+        elements.count_errors(errors, self.full.histogram)
+        if not self.integer:
+            self._measure_floats(self.full, start, stop, errors)
+
+    def _measure_floats(self, full: _FullTier, start: int, stop: int, errors: Doubles) -> None:
+        ref = np.array(self.ref[start * self.width : stop * self.width], np.float64)
+        self._add_products("rr", ref, ref, errors)
+        self._add_products("re", ref, errors, errors)
+        full.ulp_undefined += elements.measure_ulp(
+            self.ref, self.cand, self.width, start, stop, self.ordinals,
+            self.single, self.rule.atol, full.ulp_at, full.ulp,
+        )  # fmt: skip
+        if self.width >= MIN_RANKED_WIDTH:
+            elements.rank_samples(
+                ref, errors, self.width, start, self.ordinals,
+                full.rank_undefined, full.rank_at, full.rank,
+            )  # fmt: skip
+
+    def _add_products(self, name: str, left: Doubles, right: Doubles, errors: Doubles) -> None:
+        into = self.sums[name]
+        into.overflowed += sums.sum_products(left, right, errors, into.chunks)
+
+    def detail(self) -> SampleDetail:
+        """The result of each sample."""
+        rules, failing, worst_at, excess, error = self.per_sample
+        return SampleDetail(rules, failing, worst_at, excess, error)
+
+    def tally(self) -> OutputTally:
+        """The statistics of all samples."""
+        rules = self.per_sample.rules
+        samples = len(rules)
+        above, below = self.sums["e"].split()
+        at, error = self.found.best_at, self.found.best_error.tolist()
+        return OutputTally(
+            tier="gate" if self.full is None else "full",
+            integer=self.integer,
+            samples=samples,
+            failing_samples=int(np.count_nonzero(rules)),
+            empty_samples=samples if self.width == 0 else 0,
+            rule_samples=tuple(int(np.count_nonzero(rules & bit)) for bit in RULE_BITS),
+            classes=tuple(self.found.classes.reshape(-1).tolist()),
+            failing_elements=int(self.per_sample.failing.sum()),
+            ref_beyond_cand_range=int(self.found.beyond[0]),
+            max_abs_error=self._extreme(at[0], error[0]),
+            max_excess=self._extreme(at[1], float(self.found.best_excess[0]), error[1]),
+            abs_errors=above + below,
+            errors=ExactSum(above.units - below.units, above.overflowed),
+            **({} if self.full is None else self._full_tier(self.full, samples)),
+        )
+
+    def _full_tier(self, full: _FullTier, samples: int) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "squared_errors": self.sums["ee"].total(),
+            "histogram": Histogram(full.histogram),
+        }
+        if self.integer:
+            return data
+        steps = full.ulp.tolist()
+        return data | {
+            "squared_refs": self.sums["rr"].total(),
+            "ref_errors": self.sums["re"].total(),
+            "max_ulp": self._extreme(full.ulp_at[0], steps[0]),
+            "max_ulp_above_atol": self._extreme(full.ulp_at[1], steps[1]),
+            "ulp_undefined": full.ulp_undefined,
+            "ranked_samples": samples if self.width >= MIN_RANKED_WIDTH else 0,
+            "worst_sqnr": self._worst_sample(full, 0),
+            "worst_cosine": self._worst_sample(full, 1),
+            "sqnr_undefined": int(full.rank_undefined[0]),
+            "cosine_undefined": int(full.rank_undefined[1]),
+        }
+
+    def _extreme(self, at: Ints, *keys: Number) -> Extreme | None:
+        sample, index = at.tolist()
+        if sample < 0:
+            return None
+        place = sample * self.width + index
+        ref, cand = self.ref[place].item(), self.cand[place].item()
+        return Extreme(keys, int(self.ordinals[sample]), index, ref, cand)
+
+    def _worst_sample(self, full: _FullTier, row: int) -> Extreme | None:
+        sample = int(full.rank_at[row])
+        if sample < 0:
+            return None
+        figure, signal, noise = full.rank[row].tolist()
+        return Extreme((figure,), int(self.ordinals[sample]), -1, signal, noise)
+
+
+class _Chunks:
+    """An exact sum in the making."""
+
+    def __init__(self) -> None:
+        self.chunks = np.zeros((2, sums.CHUNKS), np.int64)
+        self.overflowed = 0
+
+    def split(self) -> tuple[ExactSum, ExactSum]:
+        """Sum of the positive terms and of the magnitudes of the others."""
+        above, below = self.chunks
+        return ExactSum.from_chunks(above, self.overflowed), ExactSum.from_chunks(below)
+
+    def total(self) -> ExactSum:
+        """Sum of all terms."""
+        above, below = self.split()
+        return above + -below
+
+
+class _FullTier:
+    """What only the tier "full" collects."""
+
+    def __init__(self) -> None:
+        self.histogram = np.zeros(BINS, np.int64)
+        self.ulp_at = np.full((2, 2), -1, np.int64)
+        self.ulp = np.zeros(2, np.uint64)
+        self.ulp_undefined = 0
+        self.rank_undefined = np.zeros(2, np.int64)
+        self.rank_at = np.full(2, -1, np.int64)
+        self.rank = np.zeros((2, 3))
+
+
+def _frozen(array: Array) -> npt.NDArray[Any]:
+    """A read-only, aligned, C-contiguous 1-D view, copied only where the array isn't like that."""
+    flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
+    flat.setflags(write=False)
+    return flat
+
+
+def _check_denormals() -> None:
+    if not elements.denormals_survive(_SINGLE_DENORMAL, _DOUBLE_DENORMAL):
+        raise DenormalError(
+            "this thread flushes denormal numbers to zero, so that 1e-40 and 2e-40 would compare "
+            "equal; a runtime option such as 'set_denormal_as_zero' or a library built with fast "
+            "math switched it on: turn the option off, or run that runner in its own process"
+        )
+
+
+def _check_tolerance(tolerance: Tolerance) -> None:
+    atol, rtol, cap = tolerance.atol, tolerance.rtol, tolerance.max_abs
+    if not 0 <= atol < math.inf:
+        raise ValueError(f"atol: found {atol}, allowed is a finite number >= 0")
+    if not 0 <= rtol < 1:
+        raise ValueError(f"rtol: found {rtol}, allowed is 0 <= rtol < 1")
+    if cap is not None and not 0 <= cap < math.inf:
+        raise ValueError(f"max_abs: found {cap}, allowed is a finite number >= 0")
+    if not 0 <= tolerance.max_outlier_fraction < 1:
+        found = tolerance.max_outlier_fraction
+        raise ValueError(f"max_outlier_fraction: found {found}, allowed is 0 <= fraction < 1")
+    if tolerance.nonfinite not in ("fail", "match"):
+        raise ValueError(
+            f"nonfinite: found {tolerance.nonfinite!r}, allowed are 'fail' and 'match'"
+        )
+
+
+def _check_dtypes(ref: str, cand: str) -> None:
+    pair = f"reference {ref} against candidate {cand}"
+    for dtype in (ref, cand):
+        if dtype not in DTYPES:
+            raise ValueError(f"{pair}: {dtype} can't be compared; allowed are {', '.join(DTYPES)}")
+    kinds = [np.dtype(dtype).kind for dtype in (ref, cand)]
+    if kinds[0] == kinds[1]:
+        return
+    if set(kinds) == {"i", "u"}:
+        raise ValueError(f"{pair}: signed and unsigned integers aren't compared; cast one side")
+    raise ValueError(f"{pair}: floats, integers and bools aren't compared with one another")

@@ -179,8 +179,8 @@ class OutputTally:
 
         A figure that isn't there is None, and `not_computed` says why, by the figure's name.
         """
-        computed, reasons = self._means(), {}
-        reasons |= {name: self._reason(name) for name, found in computed.items() if found is None}
+        computed = self._means()
+        reasons = {name: self._reason(name) for name, found in computed.items() if found is None}
         if self.tier == "full":
             computed |= self._spread() | self._rounding() | self._sample_ranks()
         for name in _OF_FULL_TIER:

@@ -65,9 +65,7 @@ class KeepBest:
         all_ordinals = np.concatenate([self._ordinals, ordinals])
         order = rank(all_primary, all_secondary, all_ordinals)[: self.limit]
         ours = {row.ordinal: row for row in self._rows}
-        self._rows = [
-            ours[o] if o in ours else rows[o] for o in all_ordinals[order].tolist()
-        ]
+        self._rows = [ours[o] if o in ours else rows[o] for o in all_ordinals[order].tolist()]
         self._primary, self._secondary = all_primary[order], all_secondary[order]
         self._ordinals = all_ordinals[order]
 

@@ -14,7 +14,7 @@ from paritygate.compare.keep import KeptRow, rank
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.tensors import Array, is_float
+from paritygate.core.tensors import Array, Stats, is_float
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
@@ -31,6 +31,7 @@ class SampleRows:
     """The samples of a block that were run, in pack order.
 
     Attributes:
+        block: the block's number.
         ordinals: `(n,)` row over all golden files.
         ids: `(n,)` int64 or str objects.
         labels: label column -> `(n,)` values.
@@ -38,6 +39,7 @@ class SampleRows:
         rejected: samples of the block that were not run.
     """
 
+    block: int
     ordinals: Ints
     ids: Ids
     labels: Mapping[str, Array]
@@ -111,11 +113,11 @@ class KeepHint:
 class StageComparer:
     """Compares both sides of one stage, block by block; safe for several threads."""
 
-    def __init__(self, plan: Plan, stage: Stage, stats: str, block_samples: int) -> None:
+    def __init__(self, plan: Plan, stage: Stage, stats: Stats, block_samples: int) -> None:
         self.stage = stage
         self._plan = plan
         self._stats = stats
-        self._block_samples = block_samples
+        self.block_samples = block_samples
         self._elements: dict[tuple[object, ...], ElementComparer] = {}
         self._decisions: dict[tuple[object, ...], DecisionComparer] = {}
         self._rules = {
@@ -137,7 +139,9 @@ class StageComparer:
         named = output in self.stage.tolerances or self.stage.default is not None
         return named and output not in self.stage.ignore
 
-    def bind(self, output: str, ref: tuple[str, tuple[int, ...]], cand: tuple[str, tuple[int, ...]]) -> None:
+    def bind(
+        self, output: str, ref: tuple[str, tuple[int, ...]], cand: tuple[str, tuple[int, ...]]
+    ) -> None:
         """Make the comparers of an output ahead of the run, so that a plan's faults show early.
 
         Raises:
@@ -159,7 +163,8 @@ class StageComparer:
         return work.collect(hint)
 
     def _output_names(self, ref: Side, cand: Side) -> list[str]:
-        names = dict.fromkeys([*self.stage.tolerances, *ref.outputs, *cand.outputs])
+        decided = [output for output in self._rules if self.judges(output)]
+        names = dict.fromkeys([*self.stage.tolerances, *decided, *ref.outputs, *cand.outputs])
         return [n for n in names if n not in self.stage.ignore]
 
     def rules_of(self, output: str) -> list[DecisionRule]:
@@ -229,9 +234,12 @@ class _Work:
         """Judge one output of the samples that both sides answered."""
         if not self.both.any():
             return
-        sides = {"reference": self.ref.outputs.get(output), "candidate": self.cand.outputs.get(output)}
-        present = next(a for a in (*sides.values(), _NOTHING) if a is not None)
-        tolerance = self.comparer.tolerance(output, str(present.dtype))
+        sides = {
+            "reference": self.ref.outputs.get(output),
+            "candidate": self.cand.outputs.get(output),
+        }
+        dtype = next((str(a.dtype) for a in sides.values() if a is not None), "float64")
+        tolerance = self.comparer.tolerance(output, dtype)
         if tolerance is None:
             for side, array in sides.items():
                 if array is not None:
@@ -327,6 +335,7 @@ class _Work:
             compared=int(self.both.sum()),
             failed=int(failed.sum()),
             rejected=samples.rejected.samples,
+            absent=int((self.ref.missing | self.cand.missing).sum()),
             missing=missing,
             errors=errors,
             rules=rules,
@@ -411,9 +420,8 @@ class _Work:
         size = self.cand.batch_size or self.ref.batch_size
         if not size:
             return {"batch": None, "batch_position": None}
-        block = int(self.samples.ordinals[0]) // self.comparer._block_samples
-        per_block = -(-self.comparer._block_samples // size)
-        return {"batch": block * per_block + i // size, "batch_position": i % size}
+        per_block = -(-self.comparer.block_samples // size)
+        return {"batch": self.samples.block * per_block + i // size, "batch_position": i % size}
 
     def _worst_values(self, i: int, worst: _Worst) -> dict[str, object]:
         output = worst.outputs[worst.output[i]] if worst.output[i] >= 0 else None
@@ -474,9 +482,6 @@ class _Worst:
             excess = np.where(better, detail.worst_excess, excess)
             error = np.where(better, detail.worst_error, error)
         return _Worst(list(details), output, excess, error)
-
-
-_NOTHING: Array = np.empty(0)
 
 
 def _abs_error(ref: np.generic, cand: np.generic) -> float:

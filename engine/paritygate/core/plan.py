@@ -512,6 +512,13 @@ def _finish(
                     f"decisions.{rule.name}.output", f"no stage compares an output {rule.output!r}"
                 )
             )
+    outputs = {d.name: d.output for d in decisions}
+    for i, stage in enumerate(stages):
+        for name in stage.flips:
+            if not _judges(stage, outputs[name]):
+                problems.append(
+                    Problem(f"stages[{i}].flips.{name}", "this stage doesn't compare its output")
+                )
     return specs, stages, decisions
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ DTYPES = (*FLOATS, *INTEGERS, "bool")
 
 Array = npt.NDArray[np.generic]
 Dim = int | str | None
+Stats = Literal["gate", "full"]
 
 
 def is_float(dtype: str) -> bool:

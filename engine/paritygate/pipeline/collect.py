@@ -83,7 +83,9 @@ class Collector:
     def _writer(self, stage: str, folder: RunFolder) -> IdsWriter:
         if stage not in self._ids:
             self._ids[stage] = IdsWriter(
-                folder.failures / f"{stage}-ids.arrow", _id_type(self._prepared), self._decisions(stage)
+                folder.failures / f"{stage}-ids.arrow",
+                _id_type(self._prepared),
+                self._decisions(stage),
             )
         return self._ids[stage]
 
@@ -164,5 +166,3 @@ def _extra(prepared: Prepared, at: int) -> Mapping[str, object]:
         coded = pack.slice_values(name, at, at + 1)
         values[name] = coded.values[int(coded.codes[0])]
     return values
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,12 @@ import numpy as np
 from paritygate.compare.stage import StageComparer
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
-from paritygate.core.tensors import Array, TensorSpec, block_size
+from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.contract import input_contracts
 from paritygate.pipeline.span import Prepared
-from paritygate.runners import PrepareContext, Runner, prepare
+from paritygate.runners.base import PrepareContext, Runner
+from paritygate.runners.registry import prepare_all
 
 DEFAULT_LABEL = "label"
 
@@ -27,12 +29,14 @@ class Preparation:
     Attributes:
         prepared: for the spans.
         selected: the stages that were asked for, in plan order.
+        blocks: the blocks to run.
         load_failures: runner name -> why a candidate didn't load.
         resources: closes pack and runners.
     """
 
     prepared: Prepared
     selected: tuple[Stage, ...]
+    blocks: Sequence[Block]
     load_failures: Mapping[str, RunnerLoadError] = field(default_factory=dict)
     resources: ExitStack = field(default_factory=ExitStack)
 
@@ -52,12 +56,19 @@ def select_stages(plan: Plan, name: str | None) -> tuple[Stage, ...]:
     chosen = tuple(s for s in plan.stages if s.name == name)
     if not chosen:
         known = ", ".join(s.name for s in plan.stages)
-        raise PlanError([Problem("--stage", f"no stage is named {name!r}; known: {known}")], plan.source)
+        raise PlanError(
+            [Problem("--stage", f"no stage is named {name!r}; known: {known}")], plan.source
+        )
     return chosen
 
 
 def prepare_plan(
-    plan: Plan, *, stage: str | None = None, limit: int | None = None, stats: str = "full"
+    plan: Plan,
+    *,
+    stage: str | None = None,
+    limit: int | None = None,
+    stats: Stats = "full",
+    cuts: Sequence[int] = (),
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -66,6 +77,7 @@ def prepare_plan(
         stage: only this stage.
         limit: only the first samples of the pack.
         stats: tier of the statistics, "gate" or "full".
+        cuts: samples of each block, one batch each; empty: blocks by the samples' size.
 
     Raises:
         PlanError: the plan contradicts the pack or a model.
@@ -82,7 +94,8 @@ def prepare_plan(
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
         needed = {n for s in running for n in (s.reference, s.candidate)}
         active = {name: r for name, r in runners.items() if name in needed}
-        size = _block_samples(pack, active)
+        size = max(cuts, default=0) or _block_samples(pack, active)
+        samples = pack.samples if limit is None else min(limit, pack.samples)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
         for comparer in comparers:
             _bind(comparer, pack, active)
@@ -91,13 +104,20 @@ def prepare_plan(
             pack=pack,
             runners=active,
             stages=comparers,
-            samples=pack.samples if limit is None else min(limit, pack.samples),
+            samples=samples,
             block_samples=size,
             contracts=contracts,
             label_columns=_label_columns(plan),
         )
-        return Preparation(prepared, selected, failures, stack.pop_all())
+        blocks = _cut(cuts) if cuts else cut_blocks(samples, size)
+        return Preparation(prepared, selected, blocks, failures, stack.pop_all())
     raise AssertionError("unreachable")
+
+
+def _cut(cuts: Sequence[int]) -> list[Block]:
+    stops = list(itertools.accumulate(cuts))
+    starts = [0, *stops[:-1]]
+    return [Block(0, i, *ends) for i, ends in enumerate(zip(starts, stops, strict=True))]
 
 
 def open_golden(plan: Plan) -> GoldenPack:
@@ -174,18 +194,14 @@ def _load(
         folder=plan.folder, pack=pack, inputs=pack.inputs, constants=constants(plan)
     )
     candidates = {s.candidate for s in selected}
-    runners: dict[str, Runner] = {}
-    failures: dict[str, RunnerLoadError] = {}
-    for name in dict.fromkeys(n for s in selected for n in (s.reference, s.candidate)):
-        try:
-            runners[name] = prepare(plan.runners[name], context)
-        except RunnerLoadError as e:
-            if e.is_plan_fault or name not in candidates:
-                raise
-            failures[name] = e
-        else:
-            stack.callback(runners[name].close)
-    return runners, failures
+    names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))
+    runners, failed = prepare_all([plan.runners[n] for n in names], context)
+    for runner in runners.values():
+        stack.callback(runner.close)
+    for error in failed:
+        if error.is_plan_fault or error.runner not in candidates:
+            raise error
+    return runners, {error.runner: error for error in failed}
 
 
 def _block_samples(pack: GoldenPack, runners: Mapping[str, Runner]) -> int:

@@ -125,7 +125,7 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
         ids, ordinals = ids[keep], ordinals[keep]
         labels = {name: values[keep] for name, values in labels.items()}
         slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
-    samples = SampleRows(ordinals, ids, labels, slices, hits)
+    samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
     return BlockInput(block, samples, inputs, time.perf_counter() - started)
 
 

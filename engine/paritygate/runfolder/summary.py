@@ -31,9 +31,7 @@ def encode_summary(summary: Mapping[str, Any]) -> bytes:
     """UTF-8 JSON: top-level keys in schema order, inner maps sorted, NaN and infinities as text."""
     ordered = {key: summary[key] for key in _TOP if key in summary}
     ordered.update((key, value) for key, value in summary.items() if key not in ordered)
-    body = {
-        key: _keep_order(key, _plain(value)) for key, value in ordered.items()
-    }
+    body = {key: _keep_order(key, _plain(value)) for key, value in ordered.items()}
     return orjson.dumps(body, option=orjson.OPT_INDENT_2) + b"\n"
 
 

@@ -80,7 +80,8 @@ class StageTally:
         compared: samples for which both sides answered.
         failed: samples that at least one rule caught.
         rejected: samples whose input breaks the contract; never run.
-        missing: side -> samples that a recorded side doesn't have.
+        absent: samples that at least one recorded side doesn't have.
+        missing: side -> samples that this recorded side doesn't have.
         errors: side -> what its runner raised.
         rules: (rule, output or decision) -> samples.
         undeclared: (side, output) -> samples with an output that the stage doesn't name.
@@ -92,6 +93,7 @@ class StageTally:
     compared: int = 0
     failed: int = 0
     rejected: int = 0
+    absent: int = 0
     missing: Mapping[str, Hits] = field(default_factory=dict)
     errors: Mapping[str, FirstError] = field(default_factory=dict)
     rules: Mapping[tuple[str, str], Hits] = field(default_factory=dict)
@@ -112,6 +114,7 @@ class StageTally:
             compared=self.compared + other.compared,
             failed=self.failed + other.failed,
             rejected=self.rejected + other.rejected,
+            absent=self.absent + other.absent,
             missing=merge_maps(self.missing, other.missing, Hits.merge),
             errors=merge_maps(self.errors, other.errors, FirstError.merge),
             rules=merge_maps(self.rules, other.rules, Hits.merge),
@@ -130,10 +133,9 @@ class StageTally:
             "compared": self.compared,
             "failed": self.failed,
             "rejected": self.rejected,
+            "absent": self.absent,
             "missing": {s: _hits(h) for s, h in sorted(self.missing.items())},
-            "errors": {
-                s: [e.ordinal, e.text, e.samples] for s, e in sorted(self.errors.items())
-            },
+            "errors": {s: [e.ordinal, e.text, e.samples] for s, e in sorted(self.errors.items())},
             "rules": [[*key, _hits(h)] for key, h in sorted(self.rules.items())],
             "undeclared": [[*key, n] for key, n in sorted(self.undeclared.items())],
             "outputs": {n: t.to_json() for n, t in sorted(self.outputs.items())},
@@ -155,6 +157,7 @@ class StageTally:
             compared=data["compared"],
             failed=data["failed"],
             rejected=data["rejected"],
+            absent=data["absent"],
             missing={s: _read_hits(h) for s, h in data["missing"].items()},
             errors={s: FirstError(*e) for s, e in data["errors"].items()},
             rules={(rule, of): _read_hits(h) for rule, of, h in data["rules"]},

@@ -1,0 +1,74 @@
+"""What the judge is told beside the tallies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paritygate.core.plan import Plan, Stage
+from paritygate.core.verdict import Reason, Verdict
+from paritygate.runners.base import Finding
+from paritygate.tally.stage import StageTally
+
+SampleId = int | str
+Locate = Callable[[int], SampleId]
+
+
+@dataclass(frozen=True)
+class SideFacts:
+    """One side of a stage.
+
+    Attributes:
+        name: runner's name in the plan.
+        identity: digest, equal for two runners that are the same thing; "" where it didn't load.
+        findings: what holds the run whatever the numbers say.
+        load_failure: code and text of why it didn't load; None if it did.
+        facts: what is known of it, for the list of what was not judged.
+    """
+
+    name: str
+    identity: str = ""
+    findings: Sequence[Finding] = ()
+    load_failure: tuple[str, str] | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StageFacts:
+    """One stage: its sides, its tally (None: it didn't run), and the names of decision codes."""
+
+    stage: Stage
+    ref: SideFacts
+    cand: SideFacts
+    tally: StageTally | None
+    decision_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A whole run.
+
+    Attributes:
+        samples: samples of the golden pack.
+        asked: samples that this run was asked to judge.
+        stages: the stages that were asked for.
+        locate: ordinal -> sample id.
+        notes: further things that were not judged.
+    """
+
+    plan: Plan
+    samples: int
+    asked: int
+    stages: Sequence[StageFacts]
+    locate: Locate
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, why, each stage's verdict, and what was not judged."""
+
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    stages: Mapping[str, Verdict]
+    not_judged: tuple[str, ...]

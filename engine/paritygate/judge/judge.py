@@ -1,0 +1,164 @@
+"""The verdict: release only if every stage ran, every sample is accounted for, no rule fired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paritygate.core.verdict import Reason, Verdict
+from paritygate.judge import sentences
+from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
+from paritygate.judge.unjudged import list_not_judged
+from paritygate.tally.stage import StageTally
+
+
+def judge(facts: RunFacts) -> Judgement:
+    """Judge a run. Pure: the same facts give the same judgement."""
+    reasons: list[Reason] = []
+    verdicts: dict[str, Verdict] = {}
+    for stage in facts.stages:
+        found = list(_judge_stage(facts, stage))
+        reasons += found
+        verdicts[stage.stage.name] = Verdict.HOLD if found else Verdict.RELEASE
+    complete = len(facts.stages) == len(facts.plan.stages) and facts.asked == facts.samples
+    if not facts.stages:
+        reasons.append(Reason("evidence.empty", "no stage ran, so nothing was compared"))
+    verdict = Verdict.RELEASE if complete else Verdict.INCOMPLETE
+    if reasons:
+        verdict = Verdict.HOLD
+    elif not complete:
+        reasons.append(_incomplete(facts))
+        verdicts = dict.fromkeys(verdicts, Verdict.INCOMPLETE) if _limited(facts) else verdicts
+    return Judgement(verdict, tuple(reasons), verdicts, list_not_judged(facts))
+
+
+def _limited(facts: RunFacts) -> bool:
+    return facts.asked < facts.samples
+
+
+def _incomplete(facts: RunFacts) -> Reason:
+    parts = []
+    if _limited(facts):
+        parts.append(f"{facts.asked} of {facts.samples} samples")
+    ran = {s.stage.name for s in facts.stages}
+    left = [s.name for s in facts.plan.stages if s.name not in ran]
+    if left:
+        parts.append(f"not the stages {', '.join(left)}")
+    return Reason(
+        "stage.not_run" if left else "evidence.partial",
+        f"all that was asked is clean, but the plan asks for more: judged {' and '.join(parts)}",
+        next="run the whole plan, without --limit and --stage, for a release",
+    )
+
+
+def _judge_stage(facts: RunFacts, stage: StageFacts) -> Iterator[Reason]:
+    yield from _judge_sides(stage)
+    if stage.tally is None:
+        return
+    tally = stage.tally
+    yield from _judge_evidence(facts, stage, tally)
+    yield from _judge_structure(stage, tally)
+    yield from _judge_rules(facts, stage, tally)
+
+
+def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
+    name = stage.stage.name
+    failed = [s for s in (stage.ref, stage.cand) if s.load_failure is not None]
+    for side in failed:
+        code, text = side.load_failure or ("", "")
+        yield Reason(
+            code,
+            f"runner {side.name!r} could not be loaded: {text}",
+            stage=name,
+            next="mend the model or its options; the stage can't be judged without it",
+        )
+    if failed:
+        yield Reason("stage.not_run", f"stage {name!r} was not run", stage=name)
+        return
+    if stage.ref.identity == stage.cand.identity and not stage.stage.is_self:
+        yield sentences.same_runner(stage)
+    for side in (stage.ref, stage.cand):
+        yield from _findings(name, side)
+
+
+def _findings(stage: str, side: SideFacts) -> Iterator[Reason]:
+    for f in side.findings:
+        text = f"runner {side.name!r}: {f.message}"
+        yield Reason(f.code, text, stage=stage, count=f.count, ids=f.ids, next=f.next)
+
+
+def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
+    name = stage.stage.name
+    if tally.seen != facts.asked:
+        yield Reason(
+            "evidence.unaccounted",
+            f"{tally.seen} samples are accounted for where {facts.asked} were asked for",
+            stage=name,
+            next="this is a fault of paritygate; report it with the plan and the summary",
+        )
+    if tally.compared == 0:
+        yield Reason(
+            "evidence.empty",
+            f"no sample was compared ({facts.samples} in the golden pack)",
+            stage=name,
+            next="an empty comparison proves nothing; check the golden files and the ids",
+        )
+    elif tally.compared < facts.plan.table.min_samples:
+        yield Reason(
+            "evidence.too_few",
+            f"{tally.compared} samples were compared, the plan demands at least "
+            f"{facts.plan.table.min_samples} (min_samples)",
+            stage=name,
+            count=tally.compared,
+            next="add golden samples",
+        )
+    if tally.compared and not tally.outputs and not tally.rules and not tally.undeclared:
+        yield Reason("evidence.empty", "no output was compared", stage=name)
+    for output, found in tally.outputs.items():
+        if found.elements == 0:
+            yield Reason(
+                "evidence.empty",
+                f"output {output!r} has no element over the whole stage",
+                stage=name,
+                output=output,
+            )
+
+
+def _judge_structure(stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
+    for (side, output), samples in sorted(tally.undeclared.items()):
+        yield Reason(
+            "output.undeclared",
+            f"the {side} answers an output {output!r} that the stage neither compares nor ignores",
+            stage=stage.stage.name,
+            output=output,
+            count=samples,
+            next=f"give stages.outputs.{output} a tolerance, or name it in ignore = [...]",
+        )
+
+
+_ORDER = (
+    "sample.rejected",
+    "sample.missing",
+    "runner.error",
+    "output.missing",
+    "dtype.mismatch",
+    "shape.mismatch",
+    "nonfinite.candidate",
+    "nonfinite.mismatch",
+    "nonfinite.reference",
+    "tolerance.hard_cap",
+    "tolerance.exceeded",
+    "decision.flip",
+)
+
+
+def _judge_rules(facts: RunFacts, stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
+    def place(key: tuple[str, str]) -> tuple[int, str]:
+        rule, subject = key
+        return (_ORDER.index(rule) if rule in _ORDER else len(_ORDER), subject)
+
+    for rule, subject in sorted(tally.rules, key=place):
+        if rule == "decision.flip":
+            flips = tally.decisions[subject].flips
+            if flips <= stage.stage.flips.get(subject, 0):
+                continue
+        yield sentences.for_rule(facts, stage, tally, rule, subject)

@@ -1,0 +1,160 @@
+"""One sentence a reason: the worst case with both values and the bound, and what to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paritygate.core.policy import Tolerance
+from paritygate.core.verdict import Reason
+from paritygate.judge.facts import RunFacts, StageFacts
+from paritygate.tally.decision import DecisionTally
+from paritygate.tally.output import OutputTally
+from paritygate.tally.stage import Hits, StageTally
+
+NEXT: Mapping[str, str] = {
+    "sample.rejected": "the inputs break the plan's contract ([inputs]); mend the data or the range",
+    "sample.missing": "record these samples, or take them out of the golden pack",
+    "runner.error": "run the samples named alone; the text is the runtime's own",
+    "output.missing": "map the output's name (runners.NAME.outputs), or take it out of the stage",
+    "dtype.mismatch": "if the candidate may differ, say so: candidate_dtype in the output's tolerance",
+    "shape.mismatch": "nothing is broadcast or flattened; check the export's output layout",
+    "nonfinite.candidate": "look for overflow, masks or a division in the converted graph",
+    "nonfinite.mismatch": "look at how both runtimes treat NaN and infinity in this operator",
+    "nonfinite.reference": "the reference itself isn't finite; nonfinite = 'match' accepts equal ones",
+    "tolerance.hard_cap": "an outlier beyond max_abs; compare this sample's activations",
+    "tolerance.exceeded": "look at dtype casts, the opset, evaluation mode and layout of the export",
+    "decision.flip": "look at the flipped samples in the shard; a flip has no tolerance, only a budget",
+}
+
+
+def for_rule(
+    facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, subject: str
+) -> Reason:
+    """The reason for a rule that caught samples."""
+    hits = tally.rules[(rule, subject)]
+    message = _message(facts, stage, tally, rule, subject, hits)
+    is_decision = rule == "decision.flip"
+    is_side = rule in ("sample.missing", "runner.error", "sample.rejected")
+    return Reason(
+        code=rule,
+        message=message,
+        stage=stage.stage.name,
+        output=None if is_decision or is_side else subject.partition(" (")[0],
+        decision=subject if is_decision else None,
+        count=hits.samples,
+        ids=tuple(sample_id for _, sample_id in hits.first),
+        next=NEXT.get(rule, ""),
+    )
+
+
+def same_runner(stage: StageFacts) -> Reason:
+    """Both sides are one thing, so agreement says nothing."""
+    return Reason(
+        "policy.same_runner",
+        f"{stage.ref.name!r} and {stage.cand.name!r} are the same thing (model, runtime, provider "
+        "and options, or recording), so their agreement proves nothing",
+        stage=stage.stage.name,
+        next="name the model that ships as the candidate, or say self = true for a noise check",
+    )
+
+
+def _message(
+    facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, subject: str, hits: Hits
+) -> str:
+    of = f"{hits.samples} of {tally.compared} samples"
+    if rule == "decision.flip":
+        return _flip(facts, stage, tally.decisions[subject], subject)
+    if rule in ("tolerance.exceeded", "tolerance.hard_cap"):
+        return _tolerance(facts, stage, tally, rule, subject, of)
+    if rule.startswith("nonfinite."):
+        return _nonfinite(tally.outputs[subject], rule, subject, of)
+    side = stage.ref if subject == "reference" else stage.cand
+    total = f"{hits.samples} of {tally.seen} samples"
+    if rule == "sample.missing":
+        return f"{total} are missing from the {subject}'s recording ({side.name!r})"
+    if rule == "runner.error":
+        error = tally.errors.get(subject)
+        text = f"; first: {error.text}" if error is not None else ""
+        return f"the {subject} ({side.name!r}) raised for {total}{text}"
+    if rule == "sample.rejected":
+        return f"{total} were rejected: an input is out of range, NaN or infinite"
+    if rule == "output.missing":
+        return f"output {subject} isn't answered, {of} can't be compared"
+    what = "dtypes" if rule == "dtype.mismatch" else "shapes"
+    return f"output {subject!r}: the {what} of the two sides (or of the plan) differ for {of}"
+
+
+def _flip(facts: RunFacts, stage: StageFacts, tally: DecisionTally, name: str) -> str:
+    budget = stage.stage.flips.get(name, 0)
+    names = stage.decision_names.get(name, ())
+
+    def label(code: int) -> str:
+        return names[code] if 0 <= code < len(names) else "undefined"
+
+    changes = sorted(
+        ((n, ref, cand) for (ref, cand), n in tally.matrix.items() if ref != cand),
+        key=lambda change: (-change[0], change[1:]),
+    )
+    listed = ", ".join(f"{label(ref)} -> {label(cand)} {n}x" for n, ref, cand in changes[:4])
+    more = f" and {len(changes) - 4} other changes" if len(changes) > 4 else ""
+    text = f"{tally.flips} of {tally.samples} samples changed {name!r}"
+    text += f" ({listed}{more})" if listed else " (undefined on both sides)"
+    text += f"; {budget} allowed"
+    widest = tally.flip_margin_max
+    if widest is not None:
+        where = facts.locate(widest.ordinal)
+        text += f"; widest at id {where}, margin {_number(widest.margin)} on the reference side"
+    return text
+
+
+def _tolerance(
+    facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, output: str, of: str
+) -> str:
+    found = tally.outputs[output]
+    tolerance = stage.stage.tolerances.get(output) or stage.stage.default or Tolerance()
+    cap = rule == "tolerance.hard_cap"
+    worst = found.max_abs_error if cap or found.max_excess is None else found.max_excess
+    text = f"output {output!r}: {of} "
+    text += f"pass the hard cap max_abs {_number(tolerance.max_abs or 0.0)}" if cap else "exceed"
+    if not cap:
+        text += " the tolerance"
+    if worst is None:
+        return text
+    ref, cand = float(worst.ref), float(worst.cand)
+    allowed = tolerance.atol + tolerance.rtol * abs(ref)
+    text += (
+        f"; worst at id {facts.locate(worst.ordinal)}, element {worst.index}: reference "
+        f"{_value(worst.ref)}, candidate {_value(worst.cand)}, |error| {_number(abs(cand - ref))}"
+    )
+    if cap:
+        return text
+    return text + (
+        f", allowed {_number(allowed)} (atol {_number(tolerance.atol)} + rtol "
+        f"{_number(tolerance.rtol)} x |reference|)"
+    )
+
+
+_KIND = {
+    "nonfinite.candidate": "the candidate is NaN or infinite where the reference is finite",
+    "nonfinite.mismatch": "the reference is NaN or infinite and the candidate is something else",
+    "nonfinite.reference": "both sides are NaN or infinite alike, which the policy does not accept",
+}
+
+
+def _nonfinite(found: OutputTally, rule: str, output: str, of: str) -> str:
+    of_candidate = sum(found.classes[1:4])
+    elements = {
+        "nonfinite.candidate": of_candidate,
+        "nonfinite.mismatch": found.disagreeing_nonfinite - of_candidate,
+        "nonfinite.reference": found.agreeing_nonfinite,
+    }[rule]
+    return f"output {output!r}: {_KIND[rule]}, in {of} ({elements} elements)"
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _value(value: float) -> str:
+    """A value with enough digits to tell float32 neighbours apart; integers whole."""
+    return str(value) if isinstance(value, int) else f"{value:.9g}"

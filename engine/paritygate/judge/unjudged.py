@@ -1,0 +1,53 @@
+"""What a verdict does not cover: a release says so, in so many words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paritygate.judge.facts import RunFacts, StageFacts
+
+
+def list_not_judged(facts: RunFacts) -> tuple[str, ...]:
+    """Sentences on everything that this run did not judge."""
+    return tuple(dict.fromkeys(_list(facts)))
+
+
+def _list(facts: RunFacts) -> Iterator[str]:
+    ran = {s.stage.name for s in facts.stages if s.tally is not None}
+    for planned in facts.plan.stages:
+        if planned.name not in ran:
+            yield f"stage {planned.name}: not run"
+    for stage in facts.stages:
+        yield from _stage(stage)
+    yield from _inputs(facts)
+    yield from facts.notes
+    yield "placement: which operators ran on which provider was not observed"
+    yield "batch sizes: only the batch composition of this run, not others"
+    yield "noise: how far each runner differs from itself was not measured"
+    yield "latency: not measured"
+
+
+def _stage(stage: StageFacts) -> Iterator[str]:
+    name = stage.stage.name
+    for output in stage.stage.ignore:
+        yield f"stage {name}: output {output} is ignored by the plan"
+    if stage.tally is None:
+        return
+    if not stage.tally.decisions:
+        yield f"stage {name}: no decision rule, so decision flips were not counted"
+    for decision, tally in stage.tally.decisions.items():
+        if tally.labels is None:
+            yield f"stage {name}: decision {decision} has no labels, so correctness was not judged"
+
+
+def _inputs(facts: RunFacts) -> Iterator[str]:
+    tables = facts.plan.table.inputs
+    if not tables:
+        yield "inputs: the plan has no contract, so ranges and missing values were not checked"
+    for name, table in tables.items():
+        declared = [k for k in ("axes", "channels", "units") if getattr(table, k) is not None]
+        if declared:
+            verb = "is" if len(declared) == 1 else "are"
+            yield f"inputs: {', '.join(declared)} of {name} {verb} declared but not checked"
+        if table.range is None:
+            yield f"inputs: {name} has no range"

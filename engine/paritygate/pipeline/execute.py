@@ -1,0 +1,184 @@
+"""Run a plan from start to verdict, and leave the run folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paritygate.core.events import Finished, Observer, Prepared, ignore
+from paritygate.core.plan import Plan, Stage
+from paritygate.core.tensors import Stats
+from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
+from paritygate.pipeline.collect import Collector
+from paritygate.pipeline.drive import drive
+from paritygate.pipeline.prepare import Preparation, prepare_plan
+from paritygate.pipeline.report import build_summary
+from paritygate.runfolder import RunFolder, encode_summary
+from paritygate.tally.stage import StageTally, Tally
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run, as against what to judge.
+
+    Attributes:
+        out: parent of the run folder; None: leave none.
+        stage: only this stage.
+        limit: only the first samples of the pack.
+        stats: tier of the statistics, "gate" or "full".
+        threads: threads that run and compare; None: by cores and runners.
+        cuts: samples of each block, one batch each; empty: blocks by the samples' size.
+        observer: given the engine's events.
+    """
+
+    out: Path | None = None
+    stage: str | None = None
+    limit: int | None = None
+    stats: Stats = "full"
+    threads: int | None = None
+    cuts: tuple[int, ...] = ()
+    observer: Observer = ignore
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run: its judgement, its summary and its folder, if it left one."""
+
+    judgement: Judgement
+    summary: Mapping[str, Any]
+    folder: Path | None
+    tally: Tally
+
+
+def execute(plan: Plan, options: Options) -> Outcome:
+    """Run a plan.
+
+    Raises:
+        ParityError: the plan could not be judged; no folder is left but a `.partial` one where
+            writing failed midway.
+    """
+    started = time.perf_counter()
+    ready = prepare_plan(
+        plan,
+        stage=options.stage,
+        limit=options.limit,
+        stats=options.stats,
+        cuts=options.cuts,
+    )
+    with ready.resources, ThreadPoolExecutor(1, "paritygate-digest") as digests:
+        pending = digests.submit(ready.prepared.pack.file_digests)
+        folder = RunFolder(options.out, plan.name) if options.out is not None else None
+        try:
+            return _execute(ready, options, folder, pending, started)
+        except BaseException:
+            if folder is not None:
+                folder.drop()
+            raise
+
+
+def _execute(
+    ready: Preparation,
+    options: Options,
+    folder: RunFolder | None,
+    digests: Future[tuple[str, ...]],
+    started: float,
+) -> Outcome:
+    prepared = ready.prepared
+    options.observer(Prepared(prepared.plan.name, prepared.samples))
+    startup_s = time.perf_counter() - started
+    collector = Collector(prepared, folder)
+    tally = _drive(ready, options, collector)
+    judgement = judge(_facts(ready, tally))
+    shards = collector.write() if folder is not None else {}
+    timing = {
+        "read_s": collector.seconds.read,
+        "reference_s": _seconds(ready, collector, "reference"),
+        "candidate_s": _seconds(ready, collector, "candidate"),
+        "compare_s": collector.seconds.compare,
+        "wall_s": time.perf_counter() - started,
+        "startup_s": startup_s,
+    }
+    summary = build_summary(
+        ready, tally, judgement, shards, digests.result(), timing, options.stats
+    )
+    path = None
+    if folder is not None:
+        folder.write("summary.json", encode_summary(summary))
+        path = folder.finish()
+    options.observer(Finished(judgement.verdict.value))
+    return Outcome(judgement, summary, path, tally)
+
+
+def _drive(ready: Preparation, options: Options, collector: Collector) -> Tally:
+    prepared = ready.prepared
+    if not prepared.stages or not ready.blocks:
+        return Tally()
+    threads = options.threads or choose_threads(ready)
+    threads = max(1, min(threads, len(ready.blocks)))
+    return drive(prepared, ready.blocks, threads, collector.take, collector.hints(), options.observer)
+
+
+def choose_threads(ready: Preparation) -> int:
+    """Threads that run and compare: the cores, shared among threads that a runner starts itself."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    own = 1
+    for name in ready.prepared.runners:
+        wanted = getattr(ready.prepared.plan.runners[name].options, "intra_op_num_threads", 1)
+        own = max(own, cores if wanted == 0 else int(wanted or 1))
+    return max(1, cores // own)
+
+
+def _seconds(ready: Preparation, collector: Collector, side: str) -> float:
+    """Seconds in the runners of one side; a runner on both sides counts as the candidate."""
+    candidates = {s.candidate for s in ready.selected}
+    names = (
+        {s.reference for s in ready.selected} - candidates if side == "reference" else candidates
+    )
+    return sum(collector.seconds.run.get(name, 0.0) for name in names)
+
+
+def _facts(ready: Preparation, tally: Tally) -> RunFacts:
+    prepared = ready.prepared
+    names = {s.stage.name: s.names for s in prepared.stages}
+    stages = [
+        StageFacts(
+            stage=stage,
+            ref=_side(ready, stage.reference),
+            cand=_side(ready, stage.candidate),
+            tally=_stage_tally(ready, tally, stage),
+            decision_names=names.get(stage.name, {}),
+        )
+        for stage in ready.selected
+    ]
+    note = prepared.pack.label_note
+    return RunFacts(
+        plan=prepared.plan,
+        samples=prepared.pack.samples,
+        asked=prepared.samples,
+        stages=stages,
+        locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
+        notes=(f"labels: {note}",) if note else (),
+    )
+
+
+def _stage_tally(ready: Preparation, tally: Tally, stage: Stage) -> StageTally | None:
+    if not ready.runs(stage):
+        return None
+    return tally.stages.get(stage.name, StageTally())
+
+
+def _side(ready: Preparation, name: str) -> SideFacts:
+    failure = ready.load_failures.get(name)
+    if failure is not None:
+        return SideFacts(name, load_failure=(failure.code, str(failure)))
+    runner = ready.prepared.runners.get(name)
+    if runner is None:
+        return SideFacts(name)
+    return SideFacts(name, runner.identity, runner.findings, None, runner.facts)

@@ -1,0 +1,155 @@
+"""The summary of a run, as a dict in the order of `summary.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from paritygate.core.digest import digest_of
+from paritygate.core.plan import Stage
+from paritygate.core.verdict import Reason, Verdict
+from paritygate.judge import Judgement
+from paritygate.pipeline.prepare import Preparation
+from paritygate.runfolder import SCHEMA_VERSION
+from paritygate.runners.environment import describe_environment
+from paritygate.tally.output import OutputTally
+from paritygate.tally.stage import SliceTally, StageTally, Tally
+
+
+def build_summary(
+    ready: Preparation,
+    tally: Tally,
+    judgement: Judgement,
+    shards: Mapping[str, Mapping[str, object]],
+    digests: Sequence[str],
+    timing: Mapping[str, float],
+    stats: str,
+) -> dict[str, Any]:
+    """Everything that `summary.json` holds; values may still be non-finite floats."""
+    plan, pack = ready.prepared.plan, ready.prepared.pack
+    table = plan.table
+    files = [
+        {"path": str(f.path), "rows": f.rows, "bytes": f.bytes, "sha256": digest}
+        for f, digest in zip(pack.files, digests, strict=True)
+    ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": judgement.verdict.value,
+        "reasons": [describe_reason(r) for r in judgement.reasons],
+        "not_judged": list(judgement.not_judged),
+        "plan": {
+            "name": plan.name,
+            "digest": plan.digest(),
+            "identity": table.identity,
+            "operation": table.operation,
+            "meta": table.meta,
+            "canonical": plan.canonical(),
+        },
+        "golden": {
+            "files": files,
+            "digest": digest_of({f"{i:08d}": digest for i, digest in enumerate(digests)}),
+            "samples": pack.samples,
+        },
+        "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
+        "runners": {
+            name: {"kind": r.kind, "identity": r.identity, **r.facts}
+            for name, r in ready.prepared.runners.items()
+        },
+        "timing": dict(timing),
+        "environment": describe_environment(),
+    }
+
+
+def describe_reason(reason: Reason) -> dict[str, Any]:
+    """A reason without the fields that it has no value for."""
+    fields = asdict(reason)
+    ids = fields.pop("ids")
+    kept = {key: value for key, value in fields.items() if value not in (None, "")}
+    if ids:
+        kept["ids"] = list(ids)
+    return kept
+
+
+def _stage(
+    ready: Preparation,
+    stage: Stage,
+    tally: Tally,
+    judgement: Judgement,
+    shards: Mapping[str, Mapping[str, object]],
+    stats: str,
+) -> dict[str, Any]:
+    found = tally.stages.get(stage.name, StageTally())
+    comparer = next((s for s in ready.prepared.stages if s.stage is stage), None)
+    names = comparer.names if comparer is not None else {}
+    ran = ready.runs(stage)
+    verdict = judgement.stages[stage.name] if ran else Verdict.HOLD
+    summary: dict[str, Any] = {
+        "name": stage.name,
+        "verdict": verdict.value,
+        "reference": stage.reference,
+        "candidate": stage.candidate,
+        "ran": ran,
+        "stats": stats,
+        "samples": _samples(ready, stage, found),
+        "outputs": {name: _output(stage, name, t) for name, t in found.outputs.items()},
+        "decisions": {
+            name: {
+                "budget": stage.flips.get(name, 0),
+                **t.figures(names[name], _max_error(ready, found, name)),
+            }
+            for name, t in found.decisions.items()
+        },
+    }
+    if found.slices:
+        summary["slices"] = {
+            name: {value: _slice(t) for value, t in values.items()}
+            for name, values in found.slices.items()
+        }
+    if found.errors:
+        summary["errors"] = {
+            side: {"samples": e.samples, "first": e.text} for side, e in found.errors.items()
+        }
+    if stage.name in shards:
+        summary["failures"] = dict(shards[stage.name])
+    return summary
+
+
+def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, int]:
+    """Every sample of the pack is in exactly one of compared, rejected, missing and errors."""
+    counts = {"extra": 0, "duplicate": 0}
+    for name in (stage.reference, stage.candidate):
+        runner = ready.prepared.runners.get(name)
+        for finding in runner.findings if runner is not None else ():
+            kind = finding.code.removeprefix("sample.")
+            if finding.code.startswith("sample.") and kind in counts:
+                counts[kind] += finding.count or 0
+    return {
+        "expected": ready.prepared.samples,
+        "compared": tally.compared,
+        "rejected": tally.rejected,
+        "missing": tally.absent,
+        **counts,
+        "errors": tally.seen - tally.compared - tally.rejected - tally.absent,
+        "failed": tally.failed,
+    }
+
+
+def _output(stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:
+    tolerance = stage.tolerances.get(name) or stage.default
+    figures: dict[str, Any] = dict(tally.figures())
+    if tolerance is not None:
+        figures["tolerance"] = {k: v for k, v in asdict(tolerance).items() if v is not None}
+    return figures
+
+
+def _slice(tally: SliceTally) -> dict[str, Any]:
+    return {"samples": tally.samples, "failed": tally.failed, "flips": dict(tally.flips)}
+
+
+def _max_error(ready: Preparation, tally: StageTally, decision: str) -> float | None:
+    output = next(d.output for d in ready.prepared.plan.decisions if d.name == decision)
+    found = tally.outputs.get(output)
+    if found is None or found.max_abs_error is None:
+        return None
+    return float(found.max_abs_error.value)

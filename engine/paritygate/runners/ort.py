@@ -1,0 +1,153 @@
+"""Kind `onnxruntime`: a model under ONNX Runtime, with any execution provider."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from paritygate.admission.check import start_check
+from paritygate.admission.model import (
+    AdmissionError,
+    ModelFacts,
+    ModelIdentity,
+    describe_model,
+    identify_model,
+    read_structure,
+)
+from paritygate.core.digest import canonical_json
+from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.runners.base import (
+    DEFAULT_BATCH_SIZE,
+    Limits,
+    PrepareContext,
+    Runner,
+    RunnerSession,
+    RunnerSpec,
+)
+from paritygate.runners.ort_load import Loaded, load_session
+from paritygate.runners.ort_options import Options
+from paritygate.runners.ort_session import OrtSession
+from paritygate.runners.ort_wiring import Wiring, wire_model
+
+__all__ = ["Options", "OrtRunner", "prepare"]
+
+
+class OrtRunner(Runner):
+    """A model under ONNX Runtime; one inference session that all threads share."""
+
+    def __init__(self, name: str, loaded: Loaded, wiring: Wiring, limits: Limits) -> None:
+        super().__init__(
+            name,
+            "onnxruntime",
+            limits=limits,
+            inputs=wiring.inputs,
+            outputs=wiring.outputs,
+            findings=loaded.findings,
+        )
+        self._inference: Any = loaded.session
+        self._wiring = wiring
+
+    def describe(self, identity: str, facts: dict[str, object]) -> None:
+        """Set what it is and what is known of it."""
+        self._identity = identity
+        self._facts = facts
+
+    def session(self) -> RunnerSession:
+        """A session for the calling thread, with buffers of its own."""
+        if self._inference is None:
+            raise RunnerError(f"runner {self.name!r} is closed")
+        return OrtSession(self, self._inference, self._wiring)
+
+    def close(self) -> None:
+        """Let go of the model; sessions that are still open keep it."""
+        self._inference = None
+
+
+def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
+    """Identify, check and load a model, and match it with the pack.
+
+    Raises:
+        RunnerLoadError: see `load_session` and `wire_model`; `admission.external_data` and
+            `admission.invalid_model` where the model isn't fit to be loaded.
+    """
+    options = cast(Options, spec.options)
+    path = context.folder / options.model
+    identity, described = _admit(spec.name, path, context.check_models)
+    loaded = load_session(spec.name, path, options)
+    wiring = wire_model(spec.name, options, loaded, context)
+    size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
+    limits = Limits((size,), loaded.is_thread_safe, loaded.device)
+    runner = OrtRunner(spec.name, loaded, wiring, limits)
+    settings = _settings(options, loaded, wiring, size)
+    text = canonical_json(["onnxruntime", identity.digest, settings])
+    facts = {**_model_facts(options, identity, described), **settings, **loaded.facts}
+    facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
+    facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
+    runner.describe(hashlib.sha256(text).hexdigest(), facts)
+    return runner
+
+
+def _admit(runner: str, path: Path, check: bool) -> tuple[ModelIdentity, ModelFacts]:
+    if not path.is_file():
+        what = "isn't a file" if path.exists() else "no such file"
+        raise RunnerLoadError(
+            runner, f"runner {runner!r}: model {path}: {what}", is_plan_fault=True
+        )
+    pending = start_check(path) if check else None
+    try:
+        structure = read_structure(path)
+        identity = identify_model(path, structure)
+        described = describe_model(path, structure)
+        result = pending.result() if pending is not None else None
+    except AdmissionError as e:
+        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from None
+    finally:
+        if pending is not None:
+            pending.cancel()
+    if result is not None and not result.ok:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r}: the model is malformed: {result.message}",
+            code="admission.invalid_model",
+        )
+    return identity, described
+
+
+def _settings(
+    options: Options, loaded: Loaded, wiring: Wiring, batch_size: int
+) -> dict[str, object]:
+    """Everything besides the model that can change an answer."""
+    return {
+        "runtime": "onnxruntime",
+        "runtime_version": loaded.version,
+        "runtime_build": loaded.build,
+        "providers_requested": [p.model_dump() for p in options.providers],
+        "providers_in_force": list(loaded.in_force),
+        "provider_options": loaded.provider_options,
+        "batch_size": batch_size,
+        "graph_optimization_level": options.graph_optimization_level,
+        "intra_op_num_threads": options.intra_op_num_threads,
+        "inter_op_num_threads": options.inter_op_num_threads,
+        "execution_mode": options.execution_mode,
+        "session_options": options.config_entries(),
+        "disabled_optimizers": sorted(options.disabled_optimizers),
+        "feeds": dict(wiring.feeds),
+        "fetches": dict(wiring.fetches),
+    }
+
+
+def _model_facts(
+    options: Options, identity: ModelIdentity, described: ModelFacts
+) -> dict[str, object]:
+    return {
+        "model": {
+            "path": options.model,
+            "digest": identity.digest,
+            "sha256": identity.sha256,
+            "bytes": identity.bytes,
+            "external_data": [asdict(file) for file in identity.files],
+            **described.to_json(),
+        }
+    }

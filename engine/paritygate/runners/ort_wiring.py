@@ -1,0 +1,182 @@
+"""Match a model's inputs and outputs with the pack, the constants and the plan's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paritygate.core.errors import RunnerLoadError
+from paritygate.core.tensors import DTYPES, Array, ColumnSpec, TensorSpec
+from paritygate.runners.base import PrepareContext
+from paritygate.runners.options import did_you_mean
+from paritygate.runners.ort_load import Loaded
+from paritygate.runners.ort_options import Options
+
+_DTYPE_OF = {
+    f"tensor({ort})": ours
+    for ours, ort in {
+        **{name: name for name in DTYPES},
+        "float32": "float",
+        "float64": "double",
+    }.items()
+}
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Which of our tensors is which of the model's.
+
+    Attributes:
+        inputs: our name -> what the model takes.
+        outputs: our name -> what the model declares to answer.
+        feeds: (ours, theirs) of each input that comes with a batch.
+        fixed: theirs -> constant.
+        fetches: (ours, theirs) of each output.
+        fixed_batch: batch size that the model fixes; None: any.
+    """
+
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    feeds: tuple[tuple[str, str], ...]
+    fixed: Mapping[str, Array]
+    fetches: tuple[tuple[str, str], ...]
+    fixed_batch: int | None
+
+
+def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareContext) -> Wiring:
+    """Match a loaded model with what it will be fed.
+
+    Raises:
+        RunnerLoadError: every difference at once, as a fault of the plan; or an output of a type
+            that can't be judged.
+    """
+    differences: list[str] = []
+    takes = _renamed("inputs", loaded.session.get_inputs(), options.inputs, differences)
+    gives = _renamed("outputs", loaded.session.get_outputs(), options.outputs, differences)
+    inputs, fixed, batches = _match_inputs(takes, context, differences)
+    fixed_batch = _fixed_batch(batches, options.batch_size, differences)
+    if differences:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r} ({options.model}): the plan contradicts the model:\n"
+            + "\n".join(f"  {d}" for d in differences),
+            is_plan_fault=True,
+        )
+    _refuse_unjudgeable(runner, options, gives)
+    return Wiring(
+        inputs=inputs,
+        outputs={ours: _spec(ours, node) for ours, node in gives.items()},
+        feeds=tuple((o, str(n.name)) for o, n in takes.items() if o in context.inputs),
+        fixed=fixed,
+        fetches=tuple((ours, str(node.name)) for ours, node in gives.items()),
+        fixed_batch=fixed_batch,
+    )
+
+
+def _renamed(
+    what: str, nodes: list[Any], mapping: Mapping[str, str], differences: list[str]
+) -> dict[str, Any]:
+    """The model's inputs or outputs under our names."""
+    by_name = {str(node.name): node for node in nodes}
+    ours_of = {theirs: ours for ours, theirs in mapping.items()}
+    for theirs, ours in ours_of.items():
+        if theirs not in by_name:
+            differences.append(
+                f"{what}.{ours}: the model has no {what[:-1]} {theirs!r}"
+                + did_you_mean(theirs, by_name)
+            )
+    renamed: dict[str, Any] = {}
+    for theirs, node in by_name.items():
+        ours = ours_of.get(theirs, theirs)
+        if ours in renamed:
+            differences.append(f"{what}.{ours}: the model has another {what[:-1]} of this name")
+        renamed[ours] = node
+    return renamed
+
+
+def _match_inputs(
+    takes: Mapping[str, Any], context: PrepareContext, differences: list[str]
+) -> tuple[dict[str, TensorSpec], dict[str, Array], dict[str, int]]:
+    inputs, fixed, batches = {}, {}, {}
+    for ours, node in takes.items():
+        spec = _spec(ours, node)
+        inputs[ours] = spec
+        column, constant = context.inputs.get(ours), context.constants.get(ours)
+        if column is not None and constant is not None:
+            differences.append(f"input {ours!r} is both in the pack and in [constants]; keep one")
+        elif column is not None:
+            differences += _against_column(spec, column)
+            if spec.shape and isinstance(spec.shape[0], int):
+                batches[ours] = spec.shape[0]
+        elif constant is not None:
+            differences += _against_constant(spec, constant)
+            fixed[str(node.name)] = constant
+        else:
+            known = [*context.inputs, *context.constants]
+            differences.append(
+                f"the model takes {spec}, which is neither in the pack nor in [constants]"
+                f"{did_you_mean(ours, known) if known else '; both are empty'}"
+                f"; or map it: inputs = {{ NAME = {str(node.name)!r} }}"
+            )
+    return inputs, fixed, batches
+
+
+def _against_column(spec: TensorSpec, column: ColumnSpec) -> list[str]:
+    if spec.dtype != column.dtype:
+        return [f"input {spec.name!r}: the model takes {spec.dtype}, the pack has {column.dtype}"]
+    if not spec.shape:
+        return [f"input {spec.name!r}: the model takes one scalar, the pack has one a sample"]
+    same = len(spec.shape) == 1 + len(column.shape) and all(
+        want == have
+        for want, have in zip(spec.shape[1:], column.shape, strict=True)
+        if isinstance(want, int)
+    )
+    return [] if same else [f"the model takes {spec}, the pack has {column}"]
+
+
+def _against_constant(spec: TensorSpec, constant: Array) -> list[str]:
+    same = len(spec.shape) == constant.ndim and all(
+        want == have
+        for want, have in zip(spec.shape, constant.shape, strict=True)
+        if isinstance(want, int)
+    )
+    if same and spec.dtype == constant.dtype.name:
+        return []
+    have = f"{constant.dtype.name}{list(constant.shape)}"
+    return [f"the model takes {spec}, the constant is {have}"]
+
+
+def _fixed_batch(
+    batches: Mapping[str, int], batch_size: int | None, differences: list[str]
+) -> int | None:
+    sizes = set(batches.values())
+    if len(sizes) > 1:
+        told = ", ".join(f"{name}: {size}" for name, size in batches.items())
+        differences.append(f"the model fixes different batch sizes for its inputs ({told})")
+        return None
+    fixed = next(iter(sizes), None)
+    if fixed is not None and fixed < 1:
+        differences.append(f"the model fixes a batch of {fixed} samples")
+    elif fixed is not None and batch_size not in (None, fixed):
+        differences.append(
+            f"batch_size is {batch_size} but the model fixes batches of {fixed}; set batch_size = "
+            f"{fixed} or export the model with a free batch dimension"
+        )
+    return fixed
+
+
+def _refuse_unjudgeable(runner: str, options: Options, gives: Mapping[str, Any]) -> None:
+    bad = [f"{ours!r} is {n.type}" for ours, n in gives.items() if n.type not in _DTYPE_OF]
+    if bad:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r} ({options.model}): output {', output '.join(bad)}, which can't be "
+            f"judged in this version; dtypes that can: {', '.join(DTYPES)}. Export the model "
+            "without it or with a cast (for scikit-learn models: without ZipMap)",
+        )
+
+
+def _spec(name: str, node: Any) -> TensorSpec:
+    shape = tuple(d if isinstance(d, int | str) else None for d in node.shape)
+    return TensorSpec(name, _DTYPE_OF.get(node.type, str(node.type)), shape)

@@ -1,0 +1,312 @@
+"""Kind `recorded`: outputs that were computed before, joined to the golden samples by id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, StrictStr, field_validator
+
+from paritygate.core.digest import canonical_json
+from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
+from paritygate.core.tensors import Array, Batch, TensorSpec
+from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.runners.base import (
+    Finding,
+    Lease,
+    Limits,
+    PrepareContext,
+    Runner,
+    RunnerSession,
+    RunnerSpec,
+    describe_batch,
+)
+from paritygate.runners.options import RunnerOptions, check_mapping, did_you_mean
+
+_STEP = 65_536
+_TOLD = 10
+
+
+class Options(RunnerOptions):
+    """`[runners.NAME]` of kind `recorded`.
+
+    Attributes:
+        path: file, glob or list of them; None: the golden pack's own `out.*` columns.
+        id: column of the sample ids in `path`; None: as in the golden pack.
+        outputs: our name -> name in the recording, where they differ.
+        outputs_from: "all": where no column is named `out.NAME`, every other column is an output.
+    """
+
+    path: StrictStr | tuple[StrictStr, ...] | None = None
+    id: StrictStr = "sample_id"
+    outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    outputs_from: Literal["prefix", "all"] = "prefix"
+
+    @field_validator("path")
+    @classmethod
+    def _some(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+        if value is not None and not all([value] if isinstance(value, str) else value or [""]):
+            raise ValueError("name at least one file or glob, or leave it out")
+        return value
+
+    @field_validator("outputs")
+    @classmethod
+    def _one_to_one(cls, value: dict[str, str]) -> dict[str, str]:
+        check_mapping(value, "output of the recording")
+        return value
+
+
+@dataclass(frozen=True)
+class IdCount:
+    """Samples counted, and the ids of the first few."""
+
+    count: int
+    first: tuple[int | str, ...] = ()
+
+
+class RecordedRunner(Runner):
+    """Recorded outputs; identity and digest are made on first use, for they read every byte."""
+
+    def __init__(
+        self,
+        name: str,
+        golden: GoldenPack,
+        recording: GoldenPack,
+        fetches: Mapping[str, str],
+        path: object,
+        findings: tuple[Finding, ...] = (),
+        duplicates: IdCount | None = None,
+    ) -> None:
+        outputs = {
+            ours: TensorSpec(
+                ours,
+                recording.outputs[theirs].dtype,
+                ("batch", *recording.outputs[theirs].shape),
+            )
+            for ours, theirs in fetches.items()
+        }
+        super().__init__(
+            name,
+            "recorded",
+            limits=Limits(None, True),
+            inputs={},
+            outputs=outputs,
+            findings=findings,
+        )
+        self.duplicates = duplicates or IdCount(0)
+        self._golden = golden
+        self._recording = recording
+        self._fetches = dict(fetches)
+        self._path = path
+        self._extra: IdCount | None = None
+
+    @property
+    def is_golden(self) -> bool:
+        """Whether the outputs are the golden pack's own."""
+        return self._recording is self._golden
+
+    @property
+    def identity(self) -> str:
+        """Digest, hex; equal for two runners exactly where they are the same recording."""
+        if not self._identity:
+            parts = ["recorded", self._recording.digest(), sorted(self._fetches.items())]
+            self._identity = hashlib.sha256(canonical_json(parts)).hexdigest()
+        return self._identity
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Path, digest, samples and columns of the recording."""
+        if not self._facts:
+            self._facts = {
+                "path": self._path,
+                "digest": self._recording.digest(),
+                "samples": self._recording.samples,
+                "fetches": dict(self._fetches),
+                "outputs": [str(spec) for spec in (self.outputs or {}).values()],
+                "duplicates": self.duplicates.count,
+            }
+        return self._facts
+
+    def extra(self) -> IdCount:
+        """Recorded samples that the golden pack doesn't have."""
+        if self._extra is None:
+            self._extra = IdCount(0) if self.is_golden else self._count_extra()
+        return self._extra
+
+    def session(self) -> RunnerSession:
+        """A session for the calling thread."""
+        return _RecordedSession(self)
+
+    def close(self) -> None:
+        """Close the recording, unless it is the golden pack."""
+        if not self.is_golden:
+            self._recording.close()
+
+    def look_up(self, batch: Batch) -> tuple[dict[str, Array], npt.NDArray[np.bool_] | None]:
+        """Outputs of a batch by id, and which ids were found (None: all)."""
+        if self.is_golden:
+            start, stop = batch.start, batch.start + batch.valid
+            whole = {o: self._golden.output(t, start, stop) for o, t in self._fetches.items()}
+            if batch.valid and _is_same(self._golden.ids(start, stop), batch.ids):
+                return {name: _pad(array, batch.size) for name, array in whole.items()}, None
+        rows = self._recording.index().rows(batch.ids)
+        present = rows >= 0
+        if present.all():
+            found = {o: self._recording.take_output(t, rows) for o, t in self._fetches.items()}
+            return {name: _pad(array, batch.size) for name, array in found.items()}, None
+        return {o: self._scatter(t, rows, batch.size) for o, t in self._fetches.items()}, present
+
+    def _scatter(self, theirs: str, rows: npt.NDArray[np.int64], size: int) -> Array:
+        """Found rows in their places, zeros elsewhere."""
+        spec = self._recording.outputs[theirs]
+        array: Array = np.zeros((size, *spec.shape), spec.dtype)
+        present = np.flatnonzero(rows >= 0)
+        if present.size:
+            array[present] = self._recording.take_output(theirs, rows[present])
+        array.flags.writeable = False
+        return array
+
+    def _count_extra(self) -> IdCount:
+        index, count, first = self._golden.index(), 0, []
+        for start in range(0, self._recording.samples, _STEP):
+            stop = min(start + _STEP, self._recording.samples)
+            ids = self._recording.ids(start, stop)
+            strange = ids[index.rows(ids) < 0]
+            count += len(strange)
+            first += strange[: _TOLD - len(first)].tolist()
+        return IdCount(count, tuple(first))
+
+
+class _RecordedSession(RunnerSession):
+    def __init__(self, runner: RecordedRunner) -> None:
+        super().__init__(runner)
+        self._recorded = runner
+
+    def _run_impl(self, batch: Batch) -> Lease:
+        try:
+            outputs, present = self._recorded.look_up(batch)
+        except GoldenError as e:
+            raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {e}") from e
+        return Lease(outputs, present)
+
+
+def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
+    """Open a recording and make sure that it can be joined with the golden pack.
+
+    Raises:
+        RunnerLoadError: it can't be read, has null ids, or (a fault of the plan) its ids are of
+            another type, or it has no such output.
+    """
+    options = cast(Options, spec.options)
+    golden = context.pack
+    if golden is None:
+        raise RunnerLoadError(
+            spec.name,
+            f"runner {spec.name!r}: recorded outputs are joined with a golden pack, but there is "
+            "none",
+            is_plan_fault=True,
+        )
+    if options.path is None:
+        return RecordedRunner(
+            spec.name, golden, golden, _fetches(spec.name, options, golden), "golden"
+        )
+    recording = _open(spec.name, options, options.path, context)
+    try:
+        duplicates, findings = _scan(spec.name, golden, recording)
+        fetches = _fetches(spec.name, options, recording)
+    except BaseException:
+        recording.close()
+        raise
+    return RecordedRunner(spec.name, golden, recording, fetches, options.path, findings, duplicates)
+
+
+def _open(
+    runner: str, options: Options, path: str | tuple[str, ...], context: PrepareContext
+) -> GoldenPack:
+    patterns = [path] if isinstance(path, str) else list(path)
+    try:
+        return open_pack(
+            patterns,
+            context.folder,
+            id_column=options.id,
+            outputs_from=options.outputs_from,
+        )
+    except GoldenError as e:
+        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from e
+
+
+def _scan(
+    runner: str, golden: GoldenPack, recording: GoldenPack
+) -> tuple[IdCount, tuple[Finding, ...]]:
+    if recording.samples and golden.samples and recording.id_kind != golden.id_kind:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r}: ids of the recording are {recording.id_kind}, those of the golden "
+            f"pack are {golden.id_kind}; write both with ids of one type",
+            is_plan_fault=True,
+        )
+    try:
+        scan = recording.scan_ids(allow_duplicates=True)
+    except GoldenError as e:
+        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from e
+    if not scan.duplicates:
+        return IdCount(0), ()
+    first = tuple(dict.fromkeys(found.id for found in scan.first_duplicates))
+    finding = Finding(
+        "sample.duplicate",
+        f"runner {runner!r}: {scan.duplicates} recorded rows repeat the id of an earlier row, "
+        f"first {first[0]!r}; only the first of each is compared",
+        "whatever wrote the recording",
+        scan.duplicates,
+        first,
+    )
+    return IdCount(scan.duplicates, first), (finding,)
+
+
+def _fetches(runner: str, options: Options, recording: GoldenPack) -> dict[str, str]:
+    """Our name -> the recording's, of all its outputs."""
+    absent = [(o, t) for o, t in options.outputs.items() if t not in recording.outputs]
+    if absent:
+        ours, theirs = absent[0]
+        raise RunnerLoadError(
+            runner,
+            f"runners.{runner}.outputs.{ours}: the recording has no output {theirs!r}"
+            f"{did_you_mean(theirs, recording.outputs)}",
+            is_plan_fault=True,
+        )
+    if not recording.outputs:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r}: {recording.files[0].path} has no recorded output; outputs are "
+            "columns named out.NAME",
+            is_plan_fault=True,
+        )
+    ours_of = {theirs: ours for ours, theirs in options.outputs.items()}
+    fetches: dict[str, str] = {}
+    for theirs in recording.outputs:
+        ours = ours_of.get(theirs, theirs)
+        if ours in fetches:
+            raise RunnerLoadError(
+                runner,
+                f"runners.{runner}.outputs.{ours}: the recording has another output of this name",
+                is_plan_fault=True,
+            )
+        fetches[ours] = theirs
+    return fetches
+
+
+def _is_same(ids: npt.NDArray[Any], others: npt.NDArray[Any]) -> bool:
+    return ids is others or (len(ids) == len(others) and bool((ids == others).all()))
+
+
+def _pad(array: Array, size: int) -> Array:
+    """Repeat the last row up to `size` rows."""
+    if len(array) == size:
+        return array
+    padded: Array = np.concatenate([array, np.repeat(array[-1:], size - len(array), axis=0)])
+    padded.flags.writeable = False
+    return padded

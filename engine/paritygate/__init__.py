@@ -1,1 +1,49 @@
-"""Release or hold: compares a candidate model with its reference over golden samples."""
+"""paritygate: the gate between "the export succeeded" and "it ships"."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paritygate.api import (
+        CheckReport,
+        HoldError,
+        RunResult,
+        assert_parity,
+        check,
+        compare,
+        doctor,
+        load_plan,
+        plan_from_models,
+        run,
+        toml_text,
+        verify,
+    )
+
+__all__ = [
+    "CheckReport",
+    "HoldError",
+    "RunResult",
+    "assert_parity",
+    "check",
+    "compare",
+    "doctor",
+    "load_plan",
+    "plan_from_models",
+    "run",
+    "toml_text",
+    "verify",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Load the engine when one of its names is first used."""
+    if name in __all__:
+        return getattr(importlib.import_module("paritygate.api"), name)
+    raise AttributeError(f"module 'paritygate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

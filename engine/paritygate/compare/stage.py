@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -534,7 +536,7 @@ def _spread_decided(detail: DecisionDetail, both: Mask) -> DecisionDetail:
     )
 
 
-def _spread(values: npt.NDArray[np.generic], both: Mask, fill: object) -> npt.NDArray[np.generic]:
+def _spread(values: npt.NDArray[Scalar], both: Mask, fill: float) -> npt.NDArray[Scalar]:
     spread = np.full(len(both), fill, values.dtype)
     spread[both] = values
     return spread

@@ -239,6 +239,7 @@ class PlanTable(_Table):
     golden: StrictStr | list[StrictStr]
     id: StrictStr = "sample_id"
     label: StrictStr | None = None
+    outputs_from: Literal["prefix", "all"] = "prefix"
     slices: list[StrictStr] = Field(default_factory=list)
     min_samples: Annotated[StrictInt, Field(ge=1)] = 1
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000

@@ -12,18 +12,18 @@ from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import Hits, StageTally
 
 NEXT: Mapping[str, str] = {
-    "sample.rejected": "the inputs break the plan's contract ([inputs]); mend the data or the range",
+    "sample.rejected": "inputs break the plan's contract ([inputs]); mend the data or the range",
     "sample.missing": "record these samples, or take them out of the golden pack",
     "runner.error": "run the samples named alone; the text is the runtime's own",
     "output.missing": "map the output's name (runners.NAME.outputs), or take it out of the stage",
-    "dtype.mismatch": "if the candidate may differ, say so: candidate_dtype in the output's tolerance",
+    "dtype.mismatch": "if the candidate may differ, say candidate_dtype in the tolerance",
     "shape.mismatch": "nothing is broadcast or flattened; check the export's output layout",
     "nonfinite.candidate": "look for overflow, masks or a division in the converted graph",
     "nonfinite.mismatch": "look at how both runtimes treat NaN and infinity in this operator",
-    "nonfinite.reference": "the reference itself isn't finite; nonfinite = 'match' accepts equal ones",
+    "nonfinite.reference": "the reference isn't finite; nonfinite = 'match' accepts equal ones",
     "tolerance.hard_cap": "an outlier beyond max_abs; compare this sample's activations",
-    "tolerance.exceeded": "look at dtype casts, the opset, evaluation mode and layout of the export",
-    "decision.flip": "look at the flipped samples in the shard; a flip has no tolerance, only a budget",
+    "tolerance.exceeded": "look at dtype casts, opset, evaluation mode and layout of the export",
+    "decision.flip": "look at the flipped samples in the shard; a flip has a budget, no tolerance",
 }
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import InputTable, Plan
-from paritygate.core.tensors import Array, ColumnSpec, is_float
+from paritygate.core.tensors import ColumnSpec, is_float
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class InputContract:
     high: npt.NDArray[np.float64] | None
     is_float: bool
 
-    def violations(self, array: Array) -> npt.NDArray[np.bool_]:
+    def violations(self, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """`(n,)` whether a sample of `(n, *shape)` breaks the contract."""
         good: npt.NDArray[np.bool_] = np.ones(array.shape, np.bool_)
         if self.is_float:
             good &= np.isfinite(array)
         if self.low is not None and self.high is not None:
             good &= (array >= self.low) & (array <= self.high)
-        return ~good.reshape(len(array), -1).all(axis=1)
+        return np.logical_not(np.all(good.reshape(len(array), -1), axis=1))
 
 
 def input_contracts(plan: Plan, inputs: Mapping[str, ColumnSpec]) -> list[InputContract]:

@@ -120,7 +120,9 @@ def _drive(ready: Preparation, options: Options, collector: Collector) -> Tally:
         return Tally()
     threads = options.threads or choose_threads(ready)
     threads = max(1, min(threads, len(ready.blocks)))
-    return drive(prepared, ready.blocks, threads, collector.take, collector.hints(), options.observer)
+    return drive(
+        prepared, ready.blocks, threads, collector.take, collector.hints(), options.observer
+    )
 
 
 def choose_threads(ready: Preparation) -> int:

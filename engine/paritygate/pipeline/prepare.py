@@ -136,6 +136,7 @@ def open_golden(plan: Plan) -> GoldenPack:
         extra_labels=tuple(labels),
         slices=plan.slices,
         inputs=wanted,
+        outputs_from=plan.table.outputs_from,
     )
     try:
         pack.scan_ids()
@@ -176,8 +177,8 @@ def _constant(value: object, dtype: str) -> Array:
 
 def _with_labels(plan: Plan, pack: GoldenPack) -> Plan:
     """Let decisions without a label column use the pack's default one, where there is one."""
-    default = plan.table.label or DEFAULT_LABEL
-    default = default if default in pack.labels_of else None
+    wanted = plan.table.label or DEFAULT_LABEL
+    default = wanted if wanted in pack.labels_of else None
     rules = tuple(replace(d, label_column=d.label_column or default) for d in plan.decisions)
     return replace(plan, decisions=rules)
 

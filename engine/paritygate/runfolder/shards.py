@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -116,7 +117,7 @@ def _batch(
 ) -> pa.RecordBatch:
     extra = [read_extra(row.ordinal) for row in rows]
     inputs = [read_inputs(row.ordinal) for row in rows]
-    arrays: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array[Any]] = {}
     for name, kind in columns.items():
         values = [
             row.values[name] if name in row.values else more.get(name)
@@ -144,7 +145,7 @@ def _decision_columns(decisions: Sequence[str]) -> dict[str, pa.DataType]:
 
 def _tensors(
     tensors: Sequence[Array | None], dtype: np.dtype[np.generic], shape: tuple[int, ...]
-) -> pa.Array:
+) -> pa.Array[Any]:
     """A tensor column; a sample without the tensor is null."""
     stacked = np.zeros((len(tensors), *shape), dtype)
     for i, tensor in enumerate(tensors):

@@ -1,0 +1,23 @@
+"""The one door to the engine."""
+
+from paritygate.api.arrays import assert_parity
+from paritygate.api.plans import load_plan, plan_from_models, toml_text
+from paritygate.api.result import HoldError, RunResult, unjudged_summary
+from paritygate.api.runs import CheckReport, check, compare, doctor, run
+from paritygate.api.verify import verify
+
+__all__ = [
+    "CheckReport",
+    "HoldError",
+    "RunResult",
+    "assert_parity",
+    "check",
+    "compare",
+    "doctor",
+    "load_plan",
+    "plan_from_models",
+    "run",
+    "toml_text",
+    "unjudged_summary",
+    "verify",
+]

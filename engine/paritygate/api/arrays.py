@@ -1,0 +1,169 @@
+"""`assert_parity`: two arrays, the rules of a plan, and a message that says what differs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from paritygate.core.policy import Tolerance
+from paritygate.core.tensors import DTYPES, Array, is_float
+from paritygate.core.verdict import rule_names
+from paritygate.tally.extremes import Extreme
+from paritygate.tally.output import OutputTally
+
+SHOWN = 5
+
+
+def assert_parity(
+    ref: Any,
+    cand: Any,
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    nonfinite: Literal["fail", "match"] = "fail",
+) -> None:
+    """Assert that two arrays agree: `|cand - ref| <= atol + rtol * |ref|` in float64.
+
+    Nothing is broadcast, flattened or cast: shapes and dtypes must be equal. NaN and infinities
+    are judged before the tolerance. 64-bit integers are compared exactly.
+
+    Args:
+        ref: array or nested list of any shape; or a mapping of names to such.
+        cand: the same for the candidate; a mapping must have the same names.
+        atol: absolute tolerance, finite, >= 0. Without atol and rtol: exact.
+        rtol: relative to the reference, 0 <= rtol < 1; given together with `atol`.
+        nonfinite: "fail", or "match": the same class and sign in the same place is equal.
+
+    Raises:
+        AssertionError: they differ; with the share, the worst elements, both values, the bound.
+        ValueError: a tolerance that isn't usable.
+        TypeError: a dtype that can't be judged.
+    """
+    tolerance = _tolerance(atol, rtol, nonfinite)
+    if isinstance(ref, Mapping) or isinstance(cand, Mapping):
+        _assert_mappings(ref, cand, tolerance)
+        return
+    message = _mismatch(_array(ref, "ref"), _array(cand, "cand"), tolerance)
+    if message:
+        raise AssertionError(message)
+
+
+def _tolerance(
+    atol: float | None, rtol: float | None, nonfinite: Literal["fail", "match"]
+) -> Tolerance:
+    if (atol is None) != (rtol is None):
+        raise ValueError("atol and rtol belong together; give both (0 is a value) or neither")
+    atol, rtol = float(atol or 0.0), float(rtol or 0.0)
+    if not (math.isfinite(atol) and atol >= 0):
+        raise ValueError(f"atol is {atol}; it must be finite and >= 0")
+    if not 0 <= rtol < 1:
+        raise ValueError(f"rtol is {rtol}; it must be in [0, 1)")
+    if nonfinite not in ("fail", "match"):
+        raise ValueError(f"nonfinite is {nonfinite!r}; it is 'fail' or 'match'")
+    return Tolerance(atol=atol, rtol=rtol, nonfinite=nonfinite)
+
+
+def _assert_mappings(ref: Any, cand: Any, tolerance: Tolerance) -> None:
+    if not (isinstance(ref, Mapping) and isinstance(cand, Mapping)):
+        raise AssertionError(
+            f"ref is a {type(ref).__name__} and cand a {type(cand).__name__}; give two mappings or "
+            "two arrays"
+        )
+    missing, extra = sorted(set(ref) - set(cand)), sorted(set(cand) - set(ref))
+    if missing or extra:
+        raise AssertionError(f"names differ: cand lacks {missing} and has unexpected {extra}")
+    if not ref:
+        raise AssertionError("both mappings are empty, so nothing was compared")
+    messages = []
+    for name in ref:
+        message = _mismatch(_array(ref[name], name), _array(cand[name], name), tolerance)
+        if message:
+            messages.append(f"{name!r}: {message}")
+    if messages:
+        raise AssertionError("\n".join(messages))
+
+
+def _array(value: Any, name: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype == np.float16:
+        return array
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.name not in DTYPES:
+        raise TypeError(
+            f"{name} is {array.dtype}, which can't be judged; known: float16, {', '.join(DTYPES)}"
+        )
+    return array
+
+
+def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
+    """What differs, or None."""
+    from paritygate.compare.elements import ElementComparer
+
+    if ref.shape != cand.shape:
+        return f"shapes differ: reference {ref.shape}, candidate {cand.shape}; nothing is broadcast"
+    if ref.dtype != cand.dtype:
+        return f"dtypes differ: reference {ref.dtype}, candidate {cand.dtype}; nothing is cast"
+    if ref.size == 0:
+        return f"both arrays are empty (shape {ref.shape}), so nothing was compared"
+    name = ref.dtype.name
+    if name == "float16":  # every float16 is a float32
+        ref, cand = ref.astype(np.float32), cand.astype(np.float32)
+    comparer = ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape, "full")
+    tally, detail = comparer.compare(ref[None], cand[None], np.zeros(1, np.int64))
+    if not detail.rules[0]:
+        return None
+    return _describe(ref, cand, tolerance, tally, int(detail.rules[0]), name)
+
+
+def _describe(
+    ref: Array, cand: Array, tolerance: Tolerance, tally: OutputTally, rules: int, dtype: str
+) -> str:
+    share = tally.failing_elements / tally.elements
+    head = (
+        f"{tally.failing_elements} of {tally.elements} elements differ ({share:.3%}) beyond "
+        f"atol {tolerance.atol:g} + rtol {tolerance.rtol:g} x |ref|; {dtype}{list(ref.shape)}, "
+        f"{', '.join(rule_names(rules))}"
+    )
+    lines = [head]
+    if tally.max_excess is not None:
+        lines.append("  worst by bound:  " + _element(ref, tally.max_excess, tolerance))
+        lines.append("  largest |error|: " + _element(ref, tally.max_abs_error, tolerance))
+    if tally.max_ulp is not None and is_float(ref.dtype.name) and dtype != "float16":
+        lines.append(f"  largest distance: {tally.max_ulp.value} ULP of {dtype}")
+    lines += _nonfinite(ref, cand, tolerance)
+    return "\n".join(lines)
+
+
+def _element(ref: Array, worst: Extreme | None, tolerance: Tolerance) -> str:
+    if worst is None:
+        return ""
+    allowed = tolerance.atol + tolerance.rtol * abs(float(worst.ref))
+    error = abs(worst.cand - worst.ref)
+    at = _index(ref, worst.index)
+    relative = f", relative {error / abs(worst.ref):.6g}" if worst.ref else ""
+    return (
+        f"{at} ref {worst.ref:.9g} cand {worst.cand:.9g} |error| {error:.6g}{relative} "
+        f"(allowed {allowed:.6g})"
+    )
+
+
+def _nonfinite(ref: Array, cand: Array, tolerance: Tolerance) -> list[str]:
+    if not is_float(ref.dtype.name):
+        return []
+    same = (np.isnan(ref) & np.isnan(cand)) | ((ref == cand) & np.isinf(ref))
+    bad = ~(np.isfinite(ref) & np.isfinite(cand))
+    if tolerance.nonfinite == "match":
+        bad &= ~same
+    places = np.flatnonzero(bad)
+    lines = [f"  not finite: {len(places)} elements"] if len(places) else []
+    for at in places[:SHOWN].tolist():
+        left, right = ref.reshape(-1)[at], cand.reshape(-1)[at]
+        lines.append(f"    {_index(ref, at)} ref {left} cand {right}")
+    return lines
+
+
+def _index(array: Array, flat: int) -> str:
+    return str([int(i) for i in np.unravel_index(flat, array.shape)])

@@ -1,0 +1,253 @@
+"""Run a plan, compare two recordings, check a plan, look at this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from paritygate.api.plans import PathLike, load_plan, plan_from_models
+from paritygate.api.result import RunResult
+from paritygate.core.errors import ParityError, PlanError
+from paritygate.core.events import Observer, ignore
+from paritygate.core.plan import Plan
+from paritygate.core.tensors import Stats
+from paritygate.pipeline.execute import Options, choose_threads, execute
+from paritygate.pipeline.prepare import Preparation, prepare_plan
+
+Status = Literal["ok", "fail", "note"]
+
+
+def run(
+    plan: Plan | PathLike | Mapping[str, Any],
+    *,
+    out: PathLike | None = "runs",
+    stage: str | None = None,
+    limit: int | None = None,
+    stats: Stats = "full",
+    threads: int | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Run a plan.
+
+    Args:
+        plan: a plan, its TOML file, or its dict.
+        out: parent of the run folder; None leaves no folder.
+        stage: only this stage; at best `incomplete`.
+        limit: only the first samples of the pack; at best `incomplete`.
+        stats: tier of the statistics.
+        threads: threads that run and compare; None chooses by cores and runners.
+        observer: given the engine's events.
+
+    Raises:
+        ParityError: the run could not judge; `exit_code` says what a command ends with.
+    """
+    loaded = plan if isinstance(plan, Plan) else load_plan(plan)
+    options = Options(
+        out=Path(out) if out is not None else None,
+        stage=stage,
+        limit=limit,
+        stats=stats,
+        threads=threads,
+        observer=observer or ignore,
+    )
+    return RunResult.of(execute(loaded, options))
+
+
+def compare(
+    ref: PathLike | Sequence[PathLike],
+    cand: PathLike | Sequence[PathLike],
+    *,
+    atol: float | None = None,
+    rtol: float | None = None,
+    nonfinite: Literal["fail", "match"] = "fail",
+    tolerances: Mapping[str, Mapping[str, Any]] | None = None,
+    bands: Sequence[str] = (),
+    argmax: Sequence[str] = (),
+    id: str = "sample_id",
+    out: PathLike | None = "runs",
+    stats: Stats = "full",
+    limit: int | None = None,
+    threads: int | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Compare two recorded packs, joined by id in any order.
+
+    Outputs are the `out.*` columns or, where none has that prefix, every column but the id.
+
+    Args:
+        ref: pack of the reference, which is also the golden pack.
+        cand: pack of the candidate.
+        atol: for float outputs that `tolerances` doesn't name; others, and floats without any
+            tolerance, are exact.
+        rtol: relative to the reference; given together with `atol`.
+        nonfinite: "fail", or "match": the same class and sign in the same place is equal.
+        tolerances: output -> `{atol, rtol, ...}` as in a plan.
+        bands: rules `"OUTPUT: accept < 0.2 <= review"`.
+        argmax: outputs whose class is the index of the row's maximum.
+        id: id column of both packs.
+        out: parent of the run folder; None leaves no folder.
+        stats: tier of the statistics.
+        limit: only the first samples; at best `incomplete`.
+        threads: threads that compare; None chooses.
+        observer: given the engine's events.
+
+    Raises:
+        ParityError: the comparison could not judge.
+    """
+    files = [str(Path(p).absolute()) for p in _list(ref)]
+    cand_files = [str(Path(p).absolute()) for p in _list(cand)]
+    recorded: dict[str, Any] = {"kind": "recorded", "path": cand_files, "outputs_from": "all"}
+    if id != "sample_id":
+        recorded["id"] = id
+    plan = plan_from_models(
+        {"kind": "recorded"},
+        recorded,
+        files,
+        atol=atol,
+        rtol=rtol,
+        nonfinite=nonfinite,
+        tolerances=tolerances,
+        bands=bands,
+        argmax=argmax,
+        name="compare",
+        id=id,
+    )
+    plan["outputs_from"] = "all"
+    return run(
+        plan,
+        out=out,
+        stats=stats,
+        limit=limit,
+        threads=threads,
+        observer=observer,
+    )
+
+
+def _list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What `check` found.
+
+    Attributes:
+        lines: status and sentence of each thing looked at.
+        exit_code: 0, or what a run of the plan would end with.
+    """
+
+    lines: tuple[tuple[Status, str], ...]
+    exit_code: int
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The sentences of what failed."""
+        return tuple(text for status, text in self.lines if status == "fail")
+
+
+def check(
+    plan: Plan | PathLike | Mapping[str, Any], *, overrides: Sequence[str] = ()
+) -> CheckReport:
+    """Do everything but inference: plan, pack, ids, models, contracts, placement."""
+    lines: list[tuple[Status, str]] = []
+    try:
+        loaded = plan if isinstance(plan, Plan) else load_plan(plan, overrides=overrides)
+        lines.append(("ok", f"plan {loaded.name!r}: valid, digest {loaded.digest()[:12]}"))
+        ready = prepare_plan(loaded)
+    except PlanError as e:
+        lines += [("fail", f"{e.source}: {p}") for p in e.problems]
+        return CheckReport(tuple(lines), e.exit_code)
+    except ParityError as e:
+        return CheckReport((*lines, ("fail", str(e))), e.exit_code)
+    with ready.resources:
+        lines += _describe(ready)
+    failed = any(status == "fail" for status, _ in lines)
+    return CheckReport(tuple(lines), 1 if failed else 0)
+
+
+def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
+    prepared = ready.prepared
+    pack = prepared.pack
+    files = f"{len(pack.files)} file{'s' if len(pack.files) != 1 else ''}"
+    status: Status = "ok" if pack.samples else "fail"
+    yield (
+        status,
+        f"golden pack: {pack.samples} samples in {files}, {pack.id_kind} ids, no duplicates",
+    )
+    for column in (*pack.inputs.values(), *pack.outputs.values()):
+        yield "note", f"column {column}"
+    for name, runner in prepared.runners.items():
+        sizes = runner.limits.batch_sizes
+        batch = f"batches of {max(sizes)}" if sizes else "any number of rows"
+        yield "ok", f"runner {name!r}: {runner.kind} loaded, {batch}"
+        for finding in runner.findings:
+            yield "fail", f"runner {name!r}: {finding.code}: {finding.message}"
+    for name, error in ready.load_failures.items():
+        yield "fail", f"runner {name!r}: {error.code}: {error}"
+    for stage in ready.selected:
+        if not ready.runs(stage):
+            yield "fail", f"stage {stage.name!r} can't run"
+            continue
+        sides = [prepared.runners[n].identity for n in (stage.reference, stage.candidate)]
+        if sides[0] == sides[1] and not stage.is_self:
+            yield "fail", f"stage {stage.name!r}: policy.same_runner: both sides are the same thing"
+        else:
+            yield "ok", f"stage {stage.name!r}: {stage.reference} against {stage.candidate}"
+    yield (
+        "note",
+        f"a run would use {choose_threads(ready)} threads, blocks of {prepared.block_samples}",
+    )
+
+
+def doctor() -> list[tuple[Status, str, str]]:
+    """Look at this machine: what a run needs and what it would use.
+
+    Returns:
+        Status, name and sentence of each thing looked at.
+    """
+    from paritygate.runners.environment import describe_environment, onnxruntime_problem
+
+    lines: list[tuple[Status, str, str]] = []
+    environment = describe_environment()
+    for name, version in dict(environment.get("versions", {})).items():
+        status: Status = "ok" if version else "note"
+        lines.append((status, str(name), str(version) if version else "not installed"))
+    problem = onnxruntime_problem()
+    lines.append(
+        ("fail", "onnxruntime", problem) if problem else ("ok", "onnxruntime", "one build")
+    )
+    providers: list[str] = []
+    with contextlib.suppress(ImportError):
+        import onnxruntime
+
+        providers = list(onnxruntime.get_available_providers())
+    lines.append(("ok" if providers else "note", "providers", ", ".join(providers) or "none"))
+    lines.append(_kernels())
+    for key, value in environment.items():
+        if key != "versions":
+            lines.append(("note", key, str(value)))
+    return lines
+
+
+def _kernels() -> tuple[Status, str, str]:
+    """Compile and run one comparison, so that a broken compiler shows here."""
+    import numpy as np
+
+    from paritygate.compare.elements import ElementComparer
+    from paritygate.core.policy import Tolerance
+
+    comparer = ElementComparer(Tolerance(), "float32", "float32", (2,), "gate")
+    values = np.array([[0.0, 1.0]], np.float32)
+    try:
+        tally, _ = comparer.compare(values, values + np.float32(1), np.zeros(1, np.int64))
+    except ParityError as e:
+        return "fail", "kernels", str(e)
+    right = tally.failing_elements == 2
+    return (
+        ("ok", "kernels", "compile and count right")
+        if right
+        else ("fail", "kernels", "count wrong")
+    )

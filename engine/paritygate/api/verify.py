@@ -1,0 +1,161 @@
+"""`verify`: the check that everybody writes by hand after an export, done right."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from paritygate.api.plans import load_plan
+from paritygate.api.result import RunResult
+from paritygate.core.errors import PlanError, Problem
+from paritygate.core.events import ignore
+from paritygate.core.tensors import DTYPES, Array
+from paritygate.golden.write import PackWriter, tensor_array
+from paritygate.pipeline.execute import Options, execute
+
+RunnerLike = str | Path | Mapping[str, Any] | Callable[..., Any]
+Inputs = Mapping[str, Any]
+
+
+def verify(
+    ref: RunnerLike,
+    cand: RunnerLike,
+    inputs: Inputs | Sequence[Inputs],
+    *,
+    atol: float,
+    rtol: float,
+    nonfinite: Literal["fail", "match"] = "fail",
+    tolerances: Mapping[str, Mapping[str, Any]] | None = None,
+    decisions: Mapping[str, Mapping[str, Any]] | None = None,
+    out: str | Path | None = None,
+) -> RunResult:
+    """Run both sides on the same inputs and judge every output element and every decision.
+
+    Args:
+        ref: a model path, a runner table as in a plan, or a callable that maps a dict of arrays
+            to a dict of named arrays.
+        cand: the same for the candidate.
+        inputs: name -> array `(batch, ...)`; or a list of such dicts, each run as one batch of its
+            own size (zeros, ones, other batch sizes, scaled values).
+        atol: absolute tolerance for float outputs; others are exact.
+        rtol: relative to the reference.
+        nonfinite: "fail", or "match": the same class and sign in the same place is equal.
+        tolerances: output -> `{atol, rtol, ...}` as in a plan, in place of the default.
+        decisions: name -> `{output, bands | argmax}` as in a plan.
+        out: parent of a run folder; None leaves none.
+
+    Returns:
+        The typed result; sample ids are `"<batch>/<row>"`. Use `.raise_for_hold()` in tests.
+
+    Raises:
+        ParityError: the comparison could not judge, such as inputs that a model doesn't take.
+    """
+    batches = [inputs] if isinstance(inputs, Mapping) else list(inputs)
+    arrays = _check_batches(batches)
+    sizes = [len(next(iter(batch.values()))) for batch in arrays]
+    with tempfile.TemporaryDirectory(prefix="paritygate-verify-") as folder:
+        pack = Path(folder) / "inputs.arrow"
+        _write_pack(pack, arrays)
+        plan = {
+            "name": "verify",
+            "golden": str(pack),
+            "dims": {"batch": {"sizes": sorted({n for n in sizes if n})}} if any(sizes) else {},
+            "runners": {"reference": _runner(ref), "candidate": _runner(cand)},
+            "stages": [_stage(atol, rtol, nonfinite, tolerances or {})],
+            "decisions": {name: dict(table) for name, table in (decisions or {}).items()},
+        }
+        options = Options(
+            out=Path(out) if out is not None else None,
+            threads=1,
+            cuts=tuple(n for n in sizes if n),
+            observer=ignore,
+        )
+        return RunResult.of(execute(load_plan(plan), options))
+
+
+def _stage(
+    atol: float, rtol: float, nonfinite: str, tolerances: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "name": "verify",
+        "reference": "reference",
+        "candidate": "candidate",
+        "default": {"atol": atol, "rtol": rtol, "nonfinite": nonfinite},
+        "outputs": {name: dict(table) for name, table in tolerances.items()},
+    }
+
+
+def _runner(given: RunnerLike) -> Any:
+    if isinstance(given, Path):
+        return str(given)
+    if callable(given):
+        return {"kind": "python", "call": given}
+    return given
+
+
+def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
+    """Every batch as arrays: the same names, dtypes and sample shapes, one number of rows each."""
+    if not batches:
+        raise PlanError([Problem("inputs", "is empty; give at least one dict of arrays")], "verify")
+    arrays = [{name: np.asarray(value) for name, value in batch.items()} for batch in batches]
+    problems: list[Problem] = []
+    first = arrays[0]
+    for number, batch in enumerate(arrays):
+        path = f"inputs[{number}]"
+        if not batch:
+            problems.append(Problem(path, "has no input"))
+        if set(batch) != set(first):
+            problems.append(Problem(path, f"has {sorted(batch)}, the first has {sorted(first)}"))
+            continue
+        problems += _check_batch(path, batch, first)
+    if problems:
+        raise PlanError(problems, "verify")
+    return arrays
+
+
+def _check_batch(
+    path: str, batch: Mapping[str, Array], first: Mapping[str, Array]
+) -> list[Problem]:
+    problems, rows = [], {}
+    for name, array in batch.items():
+        where = f"{path}.{name}"
+        if array.ndim == 0:
+            problems.append(Problem(where, "is a scalar; the first axis is the batch"))
+            continue
+        if array.dtype.name not in DTYPES:
+            problems.append(Problem(where, f"is {array.dtype}; known: {', '.join(DTYPES)}"))
+        rows[name] = len(array)
+        like = first[name]
+        if (array.dtype, array.shape[1:]) != (like.dtype, like.shape[1:]):
+            problems.append(
+                Problem(
+                    where,
+                    f"is {array.dtype}{list(array.shape[1:])} a sample, in the first batch "
+                    f"{like.dtype}{list(like.shape[1:])}; call verify once a shape",
+                )
+            )
+    if len(set(rows.values())) > 1:
+        problems.append(Problem(path, f"has inputs of unequal batch sizes: {rows}"))
+    return problems
+
+
+def _write_pack(path: Path, batches: Sequence[Mapping[str, Array]]) -> None:
+    writer: PackWriter | None = None
+    for number, batch in enumerate(batches):
+        rows = len(next(iter(batch.values())))
+        columns: dict[str, pa.Array[Any]] = {
+            "sample_id": pa.array([f"{number}/{row}" for row in range(rows)], pa.string())
+        }
+        for name, array in batch.items():
+            columns[f"in.{name}"] = tensor_array(array.astype(array.dtype.newbyteorder("=")))
+        record = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        if writer is None:
+            writer = PackWriter(path, record.schema)
+        writer.write(record)
+    if writer is not None:
+        writer.close()

@@ -17,6 +17,7 @@ from paritygate.core.events import ignore
 from paritygate.core.tensors import DTYPES, Array
 from paritygate.golden.write import PackWriter, tensor_array
 from paritygate.pipeline.execute import Options, execute
+from paritygate.pipeline.prepare import CallableRunner
 
 RunnerLike = str | Path | Mapping[str, Any] | Callable[..., Any]
 Inputs = Mapping[str, Any]
@@ -32,6 +33,7 @@ def verify(
     nonfinite: Literal["fail", "match"] = "fail",
     tolerances: Mapping[str, Mapping[str, Any]] | None = None,
     decisions: Mapping[str, Mapping[str, Any]] | None = None,
+    outputs: Sequence[str] = (),
     out: str | Path | None = None,
 ) -> RunResult:
     """Run both sides on the same inputs and judge every output element and every decision.
@@ -47,6 +49,7 @@ def verify(
         nonfinite: "fail", or "match": the same class and sign in the same place is equal.
         tolerances: output -> `{atol, rtol, ...}` as in a plan, in place of the default.
         decisions: name -> `{output, bands | argmax}` as in a plan.
+        outputs: names of the outputs of callables that return a plain array or a sequence.
         out: parent of a run folder; None leaves none.
 
     Returns:
@@ -73,6 +76,11 @@ def verify(
             out=Path(out) if out is not None else None,
             threads=1,
             cuts=tuple(n for n in sizes if n),
+            callables={
+                name: CallableRunner(side, tuple(outputs))
+                for name, side in (("reference", ref), ("candidate", cand))
+                if callable(side)
+            },
             observer=ignore,
         )
         return RunResult.of(execute(load_plan(plan), options))
@@ -94,7 +102,7 @@ def _runner(given: RunnerLike) -> Any:
     if isinstance(given, Path):
         return str(given)
     if callable(given):
-        return {"kind": "python", "call": given}
+        return {"kind": "python", "call": "verify:callable"}
     return given
 
 

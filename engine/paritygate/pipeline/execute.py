@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from paritygate.core.tensors import Stats
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.drive import drive
-from paritygate.pipeline.prepare import Preparation, prepare_plan
+from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary
 from paritygate.runfolder import RunFolder, encode_summary
 from paritygate.tally.stage import StageTally, Tally
@@ -33,6 +33,7 @@ class Options:
         stats: tier of the statistics, "gate" or "full".
         threads: threads that run and compare; None: by cores and runners.
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
+        callables: runner name -> function object that stands in for the plan's runner.
         observer: given the engine's events.
     """
 
@@ -42,6 +43,7 @@ class Options:
     stats: Stats = "full"
     threads: int | None = None
     cuts: tuple[int, ...] = ()
+    callables: Mapping[str, CallableRunner] = field(default_factory=dict)
     observer: Observer = ignore
 
 
@@ -69,6 +71,7 @@ def execute(plan: Plan, options: Options) -> Outcome:
         limit=options.limit,
         stats=options.stats,
         cuts=options.cuts,
+        callables=options.callables,
     )
     with ready.resources, ThreadPoolExecutor(1, "paritygate-digest") as digests:
         pending = digests.submit(ready.prepared.pack.file_digests)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,19 @@ from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.registry import prepare_all
 
 DEFAULT_LABEL = "label"
+
+
+@dataclass(frozen=True)
+class CallableRunner:
+    """A function object as a runner.
+
+    Attributes:
+        function: takes a dict of read-only arrays, returns a dict of arrays.
+        outputs: names of its outputs, where it returns a plain array.
+    """
+
+    function: Callable[..., Any]
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ def prepare_plan(
     limit: int | None = None,
     stats: Stats = "full",
     cuts: Sequence[int] = (),
+    callables: Mapping[str, CallableRunner] | None = None,
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -78,6 +93,7 @@ def prepare_plan(
         limit: only the first samples of the pack.
         stats: tier of the statistics, "gate" or "full".
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
+        callables: runner name -> function object that stands in for the plan's runner.
 
     Raises:
         PlanError: the plan contradicts the pack or a model.
@@ -90,7 +106,7 @@ def prepare_plan(
         stack.callback(pack.close)
         plan = _with_labels(plan, pack)
         contracts = input_contracts(plan, pack.inputs)
-        runners, failures = _load(plan, pack, selected, stack)
+        runners, failures = _load(plan, pack, selected, stack, callables or {})
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
         needed = {n for s in running for n in (s.reference, s.candidate)}
         active = {name: r for name, r in runners.items() if name in needed}
@@ -188,7 +204,11 @@ def _label_columns(plan: Plan) -> list[str]:
 
 
 def _load(
-    plan: Plan, pack: GoldenPack, selected: Sequence[Stage], stack: ExitStack
+    plan: Plan,
+    pack: GoldenPack,
+    selected: Sequence[Stage],
+    stack: ExitStack,
+    callables: Mapping[str, CallableRunner],
 ) -> tuple[dict[str, Runner], dict[str, RunnerLoadError]]:
     """Prepare each distinct runner once; a candidate that doesn't load is told, not raised."""
     context = PrepareContext(
@@ -196,13 +216,32 @@ def _load(
     )
     candidates = {s.candidate for s in selected}
     names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))
-    runners, failed = prepare_all([plan.runners[n] for n in names], context)
+    specs = [plan.runners[n] for n in names if n not in callables]
+    runners, failed = prepare_all(specs, context)
+    for name in names:
+        if name in callables:
+            runners[name] = _callable_runner(name, callables[name], plan, context)
     for runner in runners.values():
         stack.callback(runner.close)
     for error in failed:
         if error.is_plan_fault or error.runner not in candidates:
             raise error
     return runners, {error.runner: error for error in failed}
+
+
+def _callable_runner(
+    name: str, given: CallableRunner, plan: Plan, context: PrepareContext
+) -> Runner:
+    from paritygate.runners.python import PythonRunner
+
+    dim = plan.table.dims.batch
+    return PythonRunner.from_callable(
+        name,
+        given.function,
+        outputs=given.outputs,
+        batch_size=dim.largest if dim is not None else None,
+        constants=context.constants,
+    )
 
 
 def _block_samples(pack: GoldenPack, runners: Mapping[str, Runner]) -> int:

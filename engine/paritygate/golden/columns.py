@@ -142,7 +142,7 @@ def _check_lengths(array: Any, rows: int, size: int) -> None:
         raise ValueFault(
             "golden.shape",
             at * rows // len(array),
-            f"{int(lengths[at])} values in a list where the first sample has {size}",
+            f"a list of {int(lengths[at])} where the first sample has {size}",
         )
 
 

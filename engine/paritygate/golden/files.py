@@ -60,8 +60,9 @@ def _match(pattern: str, folder: Path) -> list[Path]:
             f"golden: {literal} doesn't exist; relative paths start at {folder}",
             "golden.missing_file",
         )
-    start = Path(literal.anchor) if Path(pattern).is_absolute() else folder
-    relative = str(Path(pattern).relative_to(literal.anchor)) if start != folder else pattern
+    start, relative = folder, pattern
+    if Path(pattern).is_absolute():
+        start, relative = Path(literal.anchor), str(literal.relative_to(literal.anchor))
     hidden = Path(pattern).name.startswith(".")
     matches = [
         path

@@ -96,6 +96,7 @@ class MappedIpc:
                 return batch
             with reading(self.path):
                 batch = self._reader.get_batch(number)
+                self._check(batch, number)
             self._kept[number] = batch
             if len(self._kept) > (_KEPT_BATCHES if self._is_mapped else _KEPT_COMPRESSED):
                 self._kept.popitem(last=False)
@@ -146,10 +147,15 @@ class MappedIpc:
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
             batch.validate()
-            if batch.num_rows < 0:
-                raise pa.ArrowInvalid(f"batch {number} has {batch.num_rows} rows")
             rows.append(batch.num_rows)
         return tuple(rows)
+
+    def _check(self, batch: pa.RecordBatch, number: int) -> None:
+        """Refuse what would take Arrow, and this process with it, out of its buffers."""
+        batch.validate()
+        rows = self.batch_rows[number]
+        if any(len(column) != rows for column in batch.columns):
+            raise pa.ArrowInvalid(f"record batch {number} has columns of different lengths")
 
     def _reader_of(self, columns: Sequence[str]) -> pa.RecordBatchFileReader:
         fields = sorted(self.schema.get_field_index(name) for name in columns)

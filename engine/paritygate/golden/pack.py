@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -98,10 +99,12 @@ class GoldenPack:
         )
         self.id_kind: Kind = columns.id_kind
         self.inputs: Mapping[str, ColumnSpec] = {
-            name: columns.tensors[column] for name, column in columns.inputs.items()
+            name: replace(columns.tensors[column], name=name)
+            for name, column in columns.inputs.items()
         }
         self.outputs: Mapping[str, ColumnSpec] = {
-            name: columns.tensors[column] for name, column in columns.outputs.items()
+            name: replace(columns.tensors[column], name=name)
+            for name, column in columns.outputs.items()
         }
         self.labels_of: Mapping[str, Kind] = dict(columns.labels)
         self.label: Kind | None = columns.labels.get(wanted.label_column or "")

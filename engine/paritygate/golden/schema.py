@@ -48,7 +48,7 @@ class PackColumns:
 
     Attributes:
         id_kind: "int64" or "string".
-        tensors: column -> spec, named after the tensor.
+        tensors: column -> spec, named after the column.
         inputs: tensor name -> column.
         outputs: tensor name -> column.
         labels: label column -> kind.
@@ -81,8 +81,8 @@ def resolve(source: Source, wanted: Selection) -> PackColumns:
     outputs = _outputs(source, wanted, set(inputs.values()))
     tensors = {}
     for prefix, names in ((_INPUT, inputs), (_OUTPUT, outputs)):
-        for name, column in names.items():
-            tensors[column] = _tensor(source, name, column, prefix)
+        for column in names.values():
+            tensors[column] = _tensor(source, column, prefix)
     is_empty = sum(source.batch_rows) == 0
     return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty)
 
@@ -216,7 +216,7 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
     return outputs | dict(wanted.outputs)
 
 
-def _tensor(source: Source, name: str, column: str, prefix: str) -> ColumnSpec:
+def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
     side = "input" if prefix == _INPUT else "output"
     if column not in source.schema.names:
         raise missing_column(source, column, side, "golden.missing_column")
@@ -240,7 +240,7 @@ def _tensor(source: Source, name: str, column: str, prefix: str) -> ColumnSpec:
             "gives the shape; fill it or remove the sample",
             fault.code,
         ) from fault
-    return ColumnSpec(name, layout.dtype, shape, metadata)
+    return ColumnSpec(column, layout.dtype, shape, metadata)
 
 
 def _first_rows(source: Source, column: str) -> pa.Array[Any]:

@@ -1,0 +1,444 @@
+"""Every way in which a pack can be unusable: the code, and what the sentence names."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.packs import write_pack
+
+from paritygate.core.errors import GoldenError
+from paritygate.golden.pack import GoldenPack, open_pack
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pack that must be refused with this code, in a sentence that has these words."""
+
+    name: str
+    write: Callable[[Path], object]
+    code: str
+    words: tuple[str, ...]
+    options: dict[str, object] | None = None
+
+
+def column(name: str, array: pa.Array, ids: object = None) -> Callable[[Path], object]:
+    rows = range(len(array)) if ids is None else ids
+    return lambda folder: write_pack(folder / "p.arrow", rows, columns={name: array})
+
+
+def two(first: dict[str, object], second: dict[str, object]) -> Callable[[Path], object]:
+    def write(folder: Path) -> None:
+        write_pack(folder / "p.arrow", **{"ids": [1, 2], **first})
+        write_pack(folder / "q.arrow", **{"ids": [3, 4], **second})
+
+    return write
+
+
+def raw(content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / "p.arrow").write_bytes(content)
+
+
+def parquet(folder: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"sample_id": [1]}), folder / "p.arrow")
+
+
+def stream(folder: Path) -> None:
+    table = pa.table({"sample_id": [1]})
+    with pa.ipc.new_stream(folder / "p.arrow", table.schema) as writer:
+        writer.write_table(table)
+
+
+def twice_the_same_name(folder: Path) -> None:
+    batch = pa.record_batch([pa.array([1]), pa.array([1.0]), pa.array([2.0])], list("abb"))
+    with pa.ipc.new_file(folder / "p.arrow", batch.schema) as writer:
+        writer.write(batch)
+
+
+def permuted(folder: Path) -> object:
+    kind = pa.fixed_shape_tensor(pa.float32(), (2, 3), permutation=[1, 0])
+    storage = pa.array([[0.0] * 6], pa.list_(pa.float32(), 6))
+    array = pa.ExtensionArray.from_storage(kind, storage)
+    return column("in.x", array)(folder)
+
+
+FLOATS = np.zeros((2, 3), np.float32)
+OPEN_CASES = [
+    Case("empty file", raw(b""), "golden.unreadable", ("p.arrow", "empty")),
+    Case("text", raw(b"sample_id,x\n1,2\n"), "golden.format", ("p.arrow", "no Arrow file")),
+    Case("parquet", parquet, "golden.format", ("p.arrow", "Parquet")),
+    Case("stream", stream, "golden.format", ("p.arrow", "IPC stream", "new_file")),
+    Case("magic alone", raw(b"ARROW1"), "golden.unreadable", ("p.arrow", "truncated")),
+    Case("magic twice", raw(b"ARROW1\0\0ARROW1"), "golden.unreadable", ("p.arrow", "damaged")),
+    Case(
+        "no id",
+        column("sample_idx", pa.array([1, 2]), [1, 2]),
+        "golden.missing_column",
+        ("p.arrow", "'sampleid'", "sample_id, sample_idx", "did you mean 'sample_id'"),
+        {"id_column": "sampleid"},
+    ),
+    Case(
+        "float ids",
+        lambda folder: write_pack(folder / "p.arrow", [1.0, 2.0]),
+        "golden.id_type",
+        ("p.arrow", "'sample_id'", "double", "int64 or string"),
+    ),
+    Case(
+        "uint64 ids",
+        lambda folder: write_pack(folder / "p.arrow", pa.array([1, 2], pa.uint64())),
+        "golden.id_type",
+        ("p.arrow", "uint64"),
+    ),
+    Case(
+        "bool ids",
+        lambda folder: write_pack(folder / "p.arrow", [True, False]),
+        "golden.id_type",
+        ("p.arrow", "bool"),
+    ),
+    Case(
+        "int and string ids",
+        two({}, {"ids": ["a", "b"]}),
+        "golden.id_type",
+        ("q.arrow", "p.arrow", "string", "int64"),
+    ),
+    Case(
+        "int and string ids in a file without rows",
+        two({}, {"ids": pa.array([], pa.string())}),
+        "golden.id_type",
+        ("q.arrow", "p.arrow", "string", "int64"),
+    ),
+    Case(
+        "column missing in a file",
+        two({"inputs": {"x": FLOATS}}, {}),
+        "golden.schema",
+        ("q.arrow", "'in.x'", "p.arrow"),
+    ),
+    Case(
+        "column only in the second file",
+        two({}, {"outputs": {"y": FLOATS}}),
+        "golden.schema",
+        ("q.arrow", "'out.y'", "p.arrow"),
+    ),
+    Case(
+        "other dtype",
+        two({"inputs": {"x": FLOATS}}, {"inputs": {"x": FLOATS.astype(np.float64)}}),
+        "golden.schema",
+        ("q.arrow", "'in.x'", "float64[batch, 3]", "float32[batch, 3]"),
+    ),
+    Case(
+        "other shape",
+        two({"inputs": {"x": FLOATS}}, {"inputs": {"x": FLOATS[:, :2]}}),
+        "golden.schema",
+        ("q.arrow", "'in.x'", "float32[batch, 2]", "float32[batch, 3]"),
+    ),
+    Case(
+        "other units",
+        two(
+            {"inputs": {"x": FLOATS}, "metadata": {"in.x": {"units": "mm/s"}}},
+            {"inputs": {"x": FLOATS}, "metadata": {"in.x": {"units": "in/s"}}},
+        ),
+        "golden.schema",
+        ("q.arrow", "'in.x'", "mm/s", "in/s"),
+    ),
+    Case(
+        "labels of other type",
+        two({"label": [1, 2]}, {"label": ["a", "b"]}),
+        "golden.schema",
+        ("q.arrow", "'label'", "string", "int64"),
+    ),
+    Case(
+        "same name twice",
+        twice_the_same_name,
+        "golden.schema",
+        ("p.arrow", "'b' occurs twice"),
+        {"id_column": "a"},
+    ),
+    Case(
+        "float16",
+        column("in.x", pa.array(np.zeros(2, np.float16))),
+        "golden.column_type",
+        ("p.arrow", "'in.x'", "float16 isn't supported", "float32"),
+    ),
+    Case(
+        "strings",
+        column("in.x", pa.array(["a", "b"])),
+        "golden.column_type",
+        ("p.arrow", "'in.x'", "string isn't supported"),
+    ),
+    Case(
+        "list of strings",
+        column("out.y", pa.array([["a"], ["b"]])),
+        "golden.column_type",
+        ("p.arrow", "'out.y'", "string", "list"),
+    ),
+    Case(
+        "bfloat16 in its storage type",
+        lambda folder: write_pack(
+            folder / "p.arrow",
+            [1, 2],
+            {"x": np.zeros(2, np.uint16)},
+            metadata={"in.x": {"paritygate.dtype": "bfloat16"}},
+        ),
+        "golden.column_type",
+        ("p.arrow", "'in.x'", "'bfloat16'", "uint16"),
+    ),
+    Case(
+        "permuted tensor",
+        permuted,
+        "golden.column_type",
+        ("p.arrow", "'in.x'", "permutation [1, 0]"),
+    ),
+    Case(
+        "input named in the plan",
+        column("features", pa.array([1.0, 2.0])),
+        "golden.missing_column",
+        ("p.arrow", "input", "'feature'", "did you mean 'features'"),
+        {"inputs": {"x": "feature"}},
+    ),
+    Case(
+        "a slice column among outputs",
+        column("site", pa.array(["a", "b"])),
+        "golden.column_type",
+        ("p.arrow", "'site'", "out.<name>"),
+        {"outputs_from": "all"},
+    ),
+    Case(
+        "no slice column",
+        column("site", pa.array(["a", "b"])),
+        "golden.missing_column",
+        ("p.arrow", "slice", "'sites'", "did you mean 'site'"),
+        {"slices": ["sites"]},
+    ),
+    Case(
+        "float slices",
+        column("site", pa.array([1.5, 2.5])),
+        "golden.slice_type",
+        ("p.arrow", "'site'", "double"),
+        {"slices": ["site"]},
+    ),
+    Case(
+        "nested slices",
+        column("site", pa.array([["a"], ["b"]])),
+        "golden.slice_type",
+        ("p.arrow", "'site'", "list"),
+        {"slices": ["site"]},
+    ),
+    Case(
+        "no label column",
+        column("truth", pa.array([1, 2])),
+        "golden.missing_column",
+        ("p.arrow", "label", "'truths'", "did you mean 'truth'"),
+        {"label_column": "truths"},
+    ),
+    Case(
+        "float labels",
+        column("truth", pa.array([1.0, 2.0])),
+        "golden.label_type",
+        ("p.arrow", "'truth'", "double"),
+        {"label_column": "truth"},
+    ),
+]
+
+IDS = ["one", "two", "three", "four"]
+SCAN_CASES = [
+    Case(
+        "null id",
+        lambda folder: write_pack(
+            folder / "p.arrow", pa.array(["a", "b", "c", None]), rows_per_batch=3
+        ),
+        "golden.null_id",
+        ("p.arrow", "'sample_id'", "row 3"),
+    ),
+    Case(
+        "null int id",
+        lambda folder: write_pack(folder / "p.arrow", pa.array([1, None, 3])),
+        "golden.null_id",
+        ("p.arrow", "'sample_id'", "row 1"),
+    ),
+    Case(
+        "null scalar",
+        column("in.x", pa.array([1.0, 2.0, None, 4.0]), IDS),
+        "golden.null_value",
+        ("p.arrow", "'in.x'", "sample three", "row 2"),
+    ),
+    Case(
+        "null tensor",
+        column("out.y", pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int32(), 2)), IDS),
+        "golden.null_value",
+        ("p.arrow", "'out.y'", "sample two"),
+    ),
+    Case(
+        "null element",
+        column("in.x", pa.array([[1, 2], [3, 4], [3, 4], [5, None]], pa.list_(pa.int8(), 2)), IDS),
+        "golden.null_value",
+        ("p.arrow", "'in.x'", "sample four", "element 1"),
+    ),
+    Case(
+        "null bool",
+        column("in.x", pa.array([True, None, True, False]), IDS),
+        "golden.null_value",
+        ("p.arrow", "'in.x'", "sample two"),
+    ),
+    Case(
+        "lists of several lengths",
+        column("in.x", pa.array([[1.0, 2.0], [1.0, 2.0], [1.0], [1.0, 2.0]]), IDS),
+        "golden.shape",
+        ("p.arrow", "'in.x'", "sample three", "a list of 1", "has 2"),
+    ),
+    Case(
+        "inner lists of several lengths, same total",
+        column("in.x", pa.array([[[1.0], [2.0]], [[1.0, 2.0], []], [[1.0], [2.0]]]), IDS[:3]),
+        "golden.shape",
+        ("p.arrow", "'in.x'", "sample two", "has 1"),
+    ),
+    Case(
+        "null label",
+        lambda folder: write_pack(folder / "p.arrow", IDS, label=[1, 2, None, 4]),
+        "golden.null_label",
+        ("p.arrow", "'label'", "sample three"),
+    ),
+]
+
+
+def check(error: GoldenError, case: Case) -> None:
+    assert error.code == case.code
+    assert [word for word in case.words if word not in str(error)] == []
+
+
+@pytest.mark.parametrize("case", OPEN_CASES, ids=lambda case: case.name)
+def test_is_refused_on_opening(tmp_path: Path, case: Case) -> None:
+    case.write(tmp_path)
+    with pytest.raises(GoldenError) as error:
+        open_pack(["*.arrow"], tmp_path, **(case.options or {}))
+    check(error.value, case)
+
+
+@pytest.mark.parametrize("case", SCAN_CASES, ids=lambda case: case.name)
+def test_is_refused_by_the_scan(tmp_path: Path, case: Case) -> None:
+    case.write(tmp_path)
+    pack = open_pack(["*.arrow"], tmp_path)
+    with pytest.raises(GoldenError) as error:
+        pack.scan_ids()
+    check(error.value, case)
+
+
+@pytest.mark.parametrize("case", SCAN_CASES, ids=lambda case: case.name)
+def test_is_refused_by_a_read_without_a_scan(tmp_path: Path, case: Case) -> None:
+    case.write(tmp_path)
+    pack = open_pack(["*.arrow"], tmp_path)
+    with pytest.raises(GoldenError) as error:
+        read_columns(pack)
+    check(error.value, case)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "code", "words"),
+    [
+        (["*.parquet"], "golden.no_match", "'*.parquet'"),
+        ([], "golden.no_match", "no file is named"),
+        (["q.arrow"], "golden.missing_file", "q.arrow"),
+        (["folder"], "golden.is_folder", "folder/*.arrow"),
+        (["p.arrow", "*.arrow"], "golden.duplicate_file", "p.arrow"),
+        (["p.arrow", "folder/../p.arrow"], "golden.duplicate_file", "p.arrow"),
+        (["link.arr?w", "p.arrow"], "golden.duplicate_file", "link.arrow"),
+    ],
+)
+def test_patterns(tmp_path: Path, patterns: list[str], code: str, words: str) -> None:
+    write_pack(tmp_path / "p.arrow", [1])
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.arrow").symlink_to(tmp_path / "p.arrow")
+    with pytest.raises(GoldenError) as error:
+        open_pack(patterns, tmp_path)
+    assert error.value.code == code
+    assert words in str(error.value)
+
+
+def rich_pack(folder: Path, compression: str | None = None) -> Path:
+    return write_pack(
+        folder / "p.arrow",
+        [f"id{i}" for i in range(20)],
+        {"x": np.arange(120, dtype=np.float32).reshape(20, 2, 3), "b": np.ones((20, 2), bool)},
+        {"y": np.arange(20.0)},
+        label=list(range(20)),
+        slices={"site": list("aabbc") * 4},
+        columns={
+            "in.l": pa.array([[1.0, 2.0]] * 20),
+            "kind": pa.array(list("ab") * 10).dictionary_encode(),
+        },
+        rows_per_batch=7,
+        compression=compression,
+    )
+
+
+def read_columns(pack: GoldenPack) -> None:
+    for name in pack.inputs:
+        pack.input(name, 0, pack.samples)
+    for name in pack.outputs:
+        pack.output(name, 0, pack.samples)
+    for column_name in pack.labels_of:
+        pack.labels(0, pack.samples, column_name)
+    for column_name in pack.slices:
+        pack.slice_values(column_name, 0, pack.samples)
+    pack.ids(0, pack.samples)
+
+
+def read_all(path: Path) -> None:
+    with open_pack([path], path.parent, slices=["site", "kind"]) as pack:
+        pack.scan_ids()
+        read_columns(pack)
+        pack.index().rows(pack.ids(0, pack.samples))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_a_truncated_file_is_an_error_wherever_it_is_cut(
+    tmp_path: Path, compression: str | None
+) -> None:
+    whole = rich_pack(tmp_path, compression).read_bytes()
+    path = tmp_path / "cut.arrow"
+    for percent in range(100):
+        path.write_bytes(whole[: len(whole) * percent // 100])
+        with pytest.raises(GoldenError, match=r"cut\.arrow"):
+            read_all(path)
+
+
+def flip_bytes(folder: Path, compression: str | None, seed: int, rounds: int) -> None:
+    """Damage a pack again and again; it is read, or refused, but never ends the process."""
+    whole = rich_pack(folder, compression).read_bytes()
+    draw, path = random.Random(seed), folder / "flipped.arrow"
+    refusals = 0
+    for _ in range(rounds):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice([1, 1, 3])):
+            damaged[draw.randrange(len(damaged))] ^= draw.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            read_all(path)
+        except GoldenError:
+            refusals += 1
+    assert refusals > rounds // 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_flipped_bytes_never_crash(tmp_path: Path, compression: str | None) -> None:
+    script = (
+        "import sys; from pathlib import Path; from tests.golden.test_errors import flip_bytes; "
+        f"flip_bytes(Path(sys.argv[1]), {compression!r}, seed=11, rounds=600)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

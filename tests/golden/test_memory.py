@@ -1,0 +1,75 @@
+"""Peak memory, mapped pages included, doesn't grow with the pack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+READ = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np
+from paritygate.golden.pack import open_pack
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+before = peak()
+total = 0.0
+with open_pack(["*.arrow"], Path(sys.argv[1])) as pack:
+    pack.scan_ids()
+    scanned = peak()
+    if sys.argv[2] == "in order":
+        for start in range(0, pack.samples, 1000):
+            stop = min(start + 1000, pack.samples)
+            total += float(pack.output("y", start, stop).sum())
+            pack.done_until(stop)
+    else:
+        order = np.random.default_rng(0).permutation(pack.samples)
+        for start in range(0, pack.samples, 1000):
+            rows = pack.index().rows(pack.take_ids(order[start:start + 1000]))
+            total += float(pack.take_output("y", rows).sum())
+print(json.dumps([scanned - before, peak() - before, total]))
+"""
+
+
+def write_large(folder: Path, samples: int, per_batch: int) -> None:
+    """A pack of 4 KiB a sample, written piece by piece."""
+    folder.mkdir()
+    kind = pa.fixed_shape_tensor(pa.float32(), (1024,))
+    schema = pa.schema({"sample_id": pa.int64(), "out.y": kind})
+    ids = np.random.default_rng(1).permutation(samples)
+    with pa.ipc.new_file(folder / "p.arrow", schema) as writer:
+        for start in range(0, samples, per_batch):
+            part = ids[start : start + per_batch]
+            values = np.ones((len(part), 1024), np.float32)
+            tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(values)
+            writer.write(pa.record_batch([pa.array(part), tensors], schema=schema))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["in order", "any order"])
+def test_peak_memory_is_flat(tmp_path: Path, order: str) -> None:
+    grown = []
+    for samples in (30_000, 120_000):
+        folder = tmp_path / str(samples)
+        write_large(folder, samples, samples // 2)
+        done = subprocess.run(
+            [sys.executable, "-c", READ, str(folder), order],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        scanned, peak, total = json.loads(done.stdout)
+        (folder / "p.arrow").unlink()
+        assert total == 1024 * samples
+        grown.append((scanned, peak))
+    limit = 60 if order == "in order" else 160
+    assert grown[1][1] < limit, f"MiB above the start, (scan, read) by size: {grown}"
+    assert grown[1][1] - grown[0][1] < 40, f"MiB above the start, (scan, read) by size: {grown}"

@@ -88,6 +88,7 @@ class PrepareContext:
         inputs: name -> what the pack's batches will hold under that name.
         constants: name -> array that is the same for all samples.
         check_models: whether models are checked for structure, in a child process.
+        id_column: column of the sample ids in the golden pack.
     """
 
     folder: Path
@@ -95,6 +96,7 @@ class PrepareContext:
     inputs: Mapping[str, ColumnSpec]
     constants: Mapping[str, Array] = field(default_factory=dict)
     check_models: bool = True
+    id_column: str = "sample_id"
 
 
 class Lease:
@@ -275,6 +277,8 @@ def _unusable(array: object, size: int) -> str | None:
         kind = type(array).__name__
         hint = "wrap a numpy scalar in an array" if isinstance(array, np.generic) else "return one"
         return f"is a {kind}, not a numpy array; {hint} with the sample axis first"
+    if isinstance(array, np.ma.MaskedArray):
+        return "is a masked array; fill it, so that every element has a value to compare"
     if not array.dtype.isnative:
         return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
     if array.dtype.name not in DTYPES:

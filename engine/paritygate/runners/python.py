@@ -216,7 +216,7 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]
         raise RunnerError(f"{where}: output names are text (found {wrong[0]!r})")
     # What isn't an array stays as it is: the check of the answer says what is wrong with it.
     return {
-        name: np.array(value, order="C", copy=True) if isinstance(value, np.ndarray) else value
+        name: value.copy(order="C") if isinstance(value, np.ndarray) else value
         for name, value in answer.items()
     }
 

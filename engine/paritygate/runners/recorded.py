@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from paritygate.runners.options import RunnerOptions, check_mapping, did_you_mea
 
 _STEP = 65_536
 _TOLD = 10
+_ROW_FAULTS = ("golden.null_id", "golden.null_value", "golden.shape")
 
 
 class Options(RunnerOptions):
@@ -42,7 +43,7 @@ class Options(RunnerOptions):
     """
 
     path: StrictStr | tuple[StrictStr, ...] | None = None
-    id: StrictStr = "sample_id"
+    id: StrictStr | None = None
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
 
@@ -148,17 +149,27 @@ class RecordedRunner(Runner):
 
     def look_up(self, batch: Batch) -> tuple[dict[str, Array], npt.NDArray[np.bool_] | None]:
         """Outputs of a batch by id, and which ids were found (None: all)."""
-        if self.is_golden:
+        if self.is_golden and self._is_consecutive(batch):
             start, stop = batch.start, batch.start + batch.valid
             whole = {o: self._golden.output(t, start, stop) for o, t in self._fetches.items()}
-            if batch.valid and _is_same(self._golden.ids(start, stop), batch.ids):
-                return {name: _pad(array, batch.size) for name, array in whole.items()}, None
-        rows = self._recording.index().rows(batch.ids)
+            return {name: _pad(array, batch.size) for name, array in whole.items()}, None
+        rows = self._recording.index().rows(batch.ids[: batch.valid])
         present = rows >= 0
         if present.all():
             found = {o: self._recording.take_output(t, rows) for o, t in self._fetches.items()}
             return {name: _pad(array, batch.size) for name, array in found.items()}, None
         return {o: self._scatter(t, rows, batch.size) for o, t in self._fetches.items()}, present
+
+    def _is_consecutive(self, batch: Batch) -> bool:
+        """Whether no golden sample is left out between a batch's first and last.
+
+        Batches are in pack order, so that comparing both ends is enough.
+        """
+        last = batch.start + batch.valid - 1
+        if not batch.valid or last >= self._golden.samples:
+            return False
+        ends = self._golden.ids(batch.start, batch.start + 1), self._golden.ids(last, last + 1)
+        return bool(ends[0][0] == batch.ids[0] and ends[1][0] == batch.ids[batch.valid - 1])
 
     def _scatter(self, theirs: str, rows: npt.NDArray[np.int64], size: int) -> Array:
         """Found rows in their places, zeros elsewhere."""
@@ -171,7 +182,8 @@ class RecordedRunner(Runner):
         return array
 
     def _count_extra(self) -> IdCount:
-        index, count, first = self._golden.index(), 0, []
+        index, count = self._golden.index(), 0
+        first: list[int | str] = []
         for start in range(0, self._recording.samples, _STEP):
             stop = min(start + _STEP, self._recording.samples)
             ids = self._recording.ids(start, stop)
@@ -232,11 +244,12 @@ def _open(
         return open_pack(
             patterns,
             context.folder,
-            id_column=options.id,
+            id_column=options.id or context.id_column,
+            label_column="label" if options.outputs_from == "all" else None,
             outputs_from=options.outputs_from,
         )
     except GoldenError as e:
-        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from e
+        raise _load_error(runner, e) from e
 
 
 def _scan(
@@ -252,7 +265,7 @@ def _scan(
     try:
         scan = recording.scan_ids(allow_duplicates=True)
     except GoldenError as e:
-        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from e
+        raise _load_error(runner, e) from e
     if not scan.duplicates:
         return IdCount(0), ()
     first = tuple(dict.fromkeys(found.id for found in scan.first_duplicates))
@@ -265,6 +278,16 @@ def _scan(
         first,
     )
     return IdCount(scan.duplicates, first), (finding,)
+
+
+def _load_error(runner: str, error: GoldenError) -> RunnerLoadError:
+    """A recording with unusable rows doesn't load; one that can't be read can't be judged."""
+    return RunnerLoadError(
+        runner,
+        f"runner {runner!r}: {error}",
+        is_plan_fault=error.code not in _ROW_FAULTS,
+        code=error.code,
+    )
 
 
 def _fetches(runner: str, options: Options, recording: GoldenPack) -> dict[str, str]:
@@ -297,10 +320,6 @@ def _fetches(runner: str, options: Options, recording: GoldenPack) -> dict[str, 
             )
         fetches[ours] = theirs
     return fetches
-
-
-def _is_same(ids: npt.NDArray[Any], others: npt.NDArray[Any]) -> bool:
-    return ids is others or (len(ids) == len(others) and bool((ids == others).all()))
 
 
 def _pad(array: Array, size: int) -> Array:

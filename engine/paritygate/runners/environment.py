@@ -1,0 +1,108 @@
+"""Where a run takes place: versions, processor, thread settings, builds of onnxruntime."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+PACKAGES = ("paritygate", "numpy", "numba", "pyarrow", "onnx")
+_OWNED = "onnxruntime/__init__.py"
+_CPU_FLAGS = ("avx", "avx2", "fma", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
+_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE",
+)
+
+
+def describe_environment() -> dict[str, object]:
+    """Versions, processor and settings that can change numbers, of JSON types."""
+    builds = onnxruntime_distributions()
+    versions = {name: _version(name) for name in PACKAGES}
+    versions["onnxruntime"] = ", ".join(dict.fromkeys(builds.values())) or None
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": versions,
+        "onnxruntime_distributions": builds,
+        "cpu": describe_cpu(),
+        "variables": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in _VARIABLES or name.startswith("ORT_")
+        },
+    }
+
+
+def describe_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:
+    """Model, instruction sets that matter to kernels, and cores that this process may use.
+
+    Args:
+        cpuinfo: file in the format of Linux' `/proc/cpuinfo`.
+    """
+    model, flags = platform.processor() or platform.machine(), set[str]()
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    for line in text.splitlines():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        if key == "model name":
+            model = value
+        elif key in ("flags", "Features"):
+            flags = set(value.split())
+            break
+    return {
+        "model": model,
+        "architecture": platform.machine(),
+        "flags": sorted(f for f in flags if f.startswith(_CPU_FLAGS)),
+        "cores": os.cpu_count(),
+        "usable_cores": _usable_cores(),
+    }
+
+
+def onnxruntime_distributions() -> dict[str, str]:
+    """Installed distributions that own the `onnxruntime` folder: name -> version."""
+    found = {}
+    for distribution in importlib.metadata.distributions():
+        name = str(distribution.metadata["Name"] or "")
+        is_likely = name.lower().startswith(("onnxruntime", "ort-", "ort_"))
+        if is_likely and _OWNED in {file.as_posix() for file in distribution.files or []}:
+            found[name] = distribution.version
+    return dict(sorted(found.items()))
+
+
+def onnxruntime_problem(distributions: Mapping[str, str]) -> str | None:
+    """What is wrong with the installed builds of onnxruntime, and what to do; None if nothing."""
+    if len(distributions) == 1:
+        return None
+    if not distributions:
+        return (
+            "onnxruntime isn't installed, so ONNX models can't be run; install 'paritygate[cpu]' "
+            "or 'paritygate[gpu]', one of them"
+        )
+    names = " and ".join(f"{name} {version}" for name, version in distributions.items())
+    return (
+        f"{names} are installed together, but they own the same folder and overwrite each other; "
+        f"uninstall all of them ({', '.join(distributions)}), then install one"
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _usable_cores() -> int | None:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()

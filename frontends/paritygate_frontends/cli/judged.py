@@ -1,0 +1,35 @@
+"""What `run`, `compare` and `demo` share: run under a progress bar, then tell the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paritygate.api import RunResult
+from paritygate.core.events import Observer
+from paritygate_frontends.cli.ending import output, print_json
+from paritygate_frontends.report.progress import watch
+from paritygate_frontends.report.screen import show
+from paritygate_frontends.report.verdict import render_report
+
+Judge = Callable[[Observer], RunResult]
+
+
+def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
+    """Judge, then print the report, or the summary as JSON.
+
+    Args:
+        name: what is judged, for the progress bar.
+        judge: runs it, given an observer.
+        as_json: print the summary and nothing else on standard output.
+
+    Raises:
+        ParityError: it could not be judged, or standard output can't be written.
+    """
+    with watch(name) as observer:
+        result = judge(observer)
+    if as_json:
+        print_json(result.summary)
+    else:
+        with output():
+            show(render_report(result.summary, result.folder))
+    return result

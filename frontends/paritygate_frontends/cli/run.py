@@ -1,0 +1,240 @@
+"""`paritygate run`: a plan, or two models and golden samples without one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from paritygate.core.errors import FolderError, PlanError, Problem
+from paritygate_frontends.cli.ending import finish
+from paritygate_frontends.cli.options import (
+    COMMAND_LINE,
+    ArgmaxOf,
+    Atol,
+    BandRules,
+    Json,
+    Limit,
+    NonfiniteRule,
+    Out,
+    Overrides,
+    Rtol,
+    StatsTier,
+    Threads,
+    TolerancesOf,
+    read_tolerances,
+)
+
+if TYPE_CHECKING:
+    from paritygate.core.plan import Plan
+
+
+@dataclass(frozen=True)
+class Planless:
+    """What stands in for a plan, as given; None or empty where it isn't."""
+
+    ref: str | None
+    cand: str | None
+    golden: Sequence[str]
+    atol: float | None
+    rtol: float | None
+    tolerances: Sequence[str]
+    nonfinite: str | None
+    bands: Sequence[str]
+    argmax: Sequence[str]
+    batch_size: int | None
+    save_plan: Path | None
+
+    def given(self) -> list[str]:
+        """Names of the options that were given."""
+        options = {**vars(self), "tolerance": self.tolerances}
+        del options["tolerances"]
+        return [
+            f"--{name.replace('_', '-')}"
+            for name, value in options.items()
+            if value is not None and value != () and value != []
+        ]
+
+
+def run(
+    plan: Annotated[
+        Path | None, typer.Argument(metavar="PLAN", help="A plan (TOML).", show_default=False)
+    ] = None,
+    ref: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Without a plan: the reference model.")
+    ] = None,
+    cand: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Without a plan: the candidate model.")
+    ] = None,
+    golden: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES", help="Without a plan: golden files or a glob. Repeatable."),
+    ] = None,
+    atol: Atol = None,
+    rtol: Rtol = None,
+    tolerance: TolerancesOf = None,
+    nonfinite: NonfiniteRule = None,
+    bands: BandRules = None,
+    argmax: ArgmaxOf = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Without a plan: samples in a batch.")
+    ] = None,
+    save_plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Without a plan: write the plan that this run amounts to."
+        ),
+    ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run this stage only; at best incomplete."),
+    ] = None,
+    limit: Limit = None,
+    set_: Overrides = None,
+    stats: StatsTier = "full",
+    threads: Threads = None,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Run a plan, or compare two models over golden samples without one.
+
+    paritygate run plan.toml
+
+    paritygate run --ref a.onnx --cand b.onnx --golden g.arrow --atol 1e-3 --rtol 1e-3
+    """
+    planless = Planless(
+        ref, cand, golden or (), atol, rtol, tolerance or (), nonfinite, bands or (),
+        argmax or (), batch_size, save_plan,
+    )  # fmt: skip
+
+    def work() -> int:
+        from paritygate import api
+        from paritygate_frontends.cli.judged import judge_and_tell
+
+        chosen = _choose(plan, planless, set_ or ())
+        return judge_and_tell(
+            chosen.name,
+            lambda observer: api.run(
+                chosen,
+                out=out,
+                stage=stage,
+                limit=limit,
+                stats=stats,
+                threads=threads,
+                observer=observer,
+            ),
+            json,
+        ).exit_code
+
+    finish(work, as_json=json)
+
+
+def _choose(plan: Path | None, planless: Planless, overrides: Sequence[str]) -> Plan:
+    """Load the plan, or make one of the options that stand in for it.
+
+    Raises:
+        PlanError: both, neither, or a part of either; with every problem found.
+    """
+    from paritygate import api
+
+    given = planless.given()
+    if plan is not None:
+        if given:
+            raise PlanError(
+                [
+                    Problem(
+                        option,
+                        "belongs to a run without a plan; the plan says it, or --set changes it",
+                    )
+                    for option in given
+                ],
+                COMMAND_LINE,
+            )
+        return api.load_plan(plan, overrides=overrides)
+    if not given:
+        raise PlanError(
+            [Problem("", "name a plan, or give --ref, --cand and --golden")], COMMAND_LINE
+        )
+    data = _write_plan(planless)
+    if planless.save_plan is None:
+        return api.load_plan(data, overrides=overrides)
+    api.load_plan(data, overrides=overrides)
+    _save(planless.save_plan, api.toml_text(_moved(data, planless.save_plan)))
+    return api.load_plan(planless.save_plan, overrides=overrides)
+
+
+def _write_plan(planless: Planless) -> dict[str, Any]:
+    """Make the plan of a run without one; its paths are relative to the current folder.
+
+    Raises:
+        PlanError: with everything that is missing or wrong.
+    """
+    from paritygate.api import plan_from_models
+
+    what = {
+        "--ref": (planless.ref, "the reference model"),
+        "--cand": (planless.cand, "the candidate model"),
+        "--golden": (planless.golden, "the golden samples"),
+    }
+    problems = [
+        Problem(option, f"is missing; name {name}, or give a plan instead")
+        for option, (value, name) in what.items()
+        if not value
+    ]
+    tolerances: dict[str, dict[str, Any]] = {}
+    try:
+        tolerances = read_tolerances(planless.atol, planless.rtol, planless.tolerances)
+    except PlanError as e:
+        problems += e.problems
+    if problems:
+        raise PlanError(problems, COMMAND_LINE)
+    return plan_from_models(
+        planless.ref,
+        planless.cand,
+        list(planless.golden),
+        atol=planless.atol,
+        rtol=planless.rtol,
+        nonfinite=planless.nonfinite or "fail",
+        tolerances=tolerances,
+        bands=planless.bands,
+        argmax=planless.argmax,
+        batch_size=planless.batch_size,
+    )
+
+
+def _moved(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Write the plan's relative paths as seen from the folder of the file it is saved to."""
+    return {
+        **data,
+        "golden": [_seen_from(text, path) for text in data["golden"]],
+        "runners": {name: _seen_from(text, path) for name, text in data["runners"].items()},
+    }
+
+
+def _seen_from(text: str, path: Path) -> str:
+    is_function = ":" in text and not Path(text).exists()
+    if is_function or Path(text).is_absolute():
+        return text
+    return os.path.relpath(text, path.resolve().parent)
+
+
+def _save(path: Path, text: str) -> None:
+    """Write a plan; one that says something else is never overwritten.
+
+    Raises:
+        PlanError: such a file exists.
+        FolderError: it can't be written.
+    """
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            problem = Problem(
+                f"--save-plan {path}", "exists and says something else; choose another name"
+            )
+            raise PlanError([problem], COMMAND_LINE)
+        path.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise FolderError(f"--save-plan {path}: can't be written: {e.strerror or e}") from None

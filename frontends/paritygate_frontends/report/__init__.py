@@ -1,0 +1,1 @@
+"""What people read: a run's report, figures as text, progress."""

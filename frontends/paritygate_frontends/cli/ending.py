@@ -17,6 +17,10 @@ from paritygate.core.verdict import Verdict
 DEBUG = "PARITYGATE_DEBUG"
 
 
+class _UnfinishedError(ParityError):
+    """What ended a command without being anybody's plan or pack."""
+
+
 def finish(work: Callable[[], int], as_json: bool = False) -> NoReturn:
     """Do a verb's work and end the command with the exit code that it returns.
 
@@ -26,21 +30,9 @@ def finish(work: Callable[[], int], as_json: bool = False) -> NoReturn:
     """
     try:
         code = work()
-    except ParityError as e:
-        code = _explain(e, as_json)
-    except KeyboardInterrupt:
-        code = _explain(Interrupted("interrupted; no verdict"), as_json)
-    except MemoryError:
-        code = _explain(
-            _UnfinishedError("out of memory; use a smaller batch_size or fewer threads"), as_json
-        )
-    except Exception as e:
-        code = explain_fault(e, as_json)
+    except (Exception, KeyboardInterrupt) as e:
+        code = explain(e, as_json)
     raise typer.Exit(code)
-
-
-class _UnfinishedError(ParityError):
-    """What ended a command without being anybody's plan or pack."""
 
 
 @contextmanager
@@ -75,45 +67,56 @@ def print_json(summary: Mapping[str, Any]) -> None:
         typer.echo(encode_summary(summary), nl=False)
 
 
-def _explain(error: ParityError, as_json: bool) -> int:
-    if isinstance(error, Interrupted):
-        typer.echo(str(error), err=True)
-    else:
-        typer.echo(f"{_verdict(error).value.upper()}  {error.code}", err=True)
-        typer.echo(_clean(str(error)), err=True)
+def explain(failure: BaseException, as_json: bool = False) -> int:
+    """Say on standard error why there is no verdict.
+
+    Args:
+        failure: what ended the command.
+        as_json: also print a summary that says so on standard output.
+
+    Returns:
+        The command's exit code.
+    """
+    error = _as_error(failure)
+    head = (
+        "" if isinstance(error, Interrupted) else f"{_verdict(error).value.upper()}  {error.code}\n"
+    )
+    _say(head + str(error))
+    if error is not failure and os.environ.get(DEBUG) == "1":
+        import traceback
+
+        _say("".join(traceback.format_exception(failure)).rstrip())
     if as_json:
-        _print_unjudged(error)
+        from paritygate.api import unjudged_summary
+
+        try:
+            print_json({**unjudged_summary(error), "verdict": _verdict(error).value})
+        except ParityError as e:
+            _say(str(e))
     return error.exit_code
 
 
-def explain_fault(fault: Exception, as_json: bool = False) -> int:
-    """Say in one line that paritygate itself failed; the exit code of such a command."""
-    told = f"{type(fault).__name__}: {fault}".splitlines()[0]
-    text = (
-        f"paritygate failed, which is its own fault and says nothing about the models ({told}); "
-        f"please report it with the output of the same command under {DEBUG}=1"
+def _as_error(failure: BaseException) -> ParityError:
+    if isinstance(failure, ParityError):
+        return failure
+    if isinstance(failure, KeyboardInterrupt):
+        return Interrupted("interrupted; no verdict")
+    if isinstance(failure, MemoryError):
+        return _UnfinishedError("out of memory; use a smaller batch_size or fewer threads")
+    told = " ".join(f"{type(failure).__name__}: {failure}".split())
+    return _UnfinishedError(
+        f"paritygate itself failed, which says nothing about the models ({told}); please report it "
+        f"with what the same command prints under {DEBUG}=1"
     )
-    typer.echo(_clean(text), err=True)
-    if os.environ.get(DEBUG) == "1":
-        import traceback
-
-        typer.echo("".join(traceback.format_exception(fault)), err=True, nl=False)
-    if as_json:
-        _print_unjudged(_UnfinishedError(text))
-    return Verdict.UNJUDGED.exit_code
-
-
-def _print_unjudged(error: ParityError) -> None:
-    from paritygate.api import unjudged_summary
-
-    print_json({**unjudged_summary(error), "verdict": _verdict(error).value})
 
 
 def _verdict(error: ParityError) -> Verdict:
     return Verdict.HOLD if error.exit_code == Verdict.HOLD.exit_code else Verdict.UNJUDGED
 
 
-def _clean(text: str) -> str:
+def _say(text: str) -> None:
+    """Write to standard error; where even that can't be written, the exit code has to do."""
     from paritygate_frontends.report.figures import clean
 
-    return clean(text)
+    with suppress(OSError):
+        typer.echo(clean(text), err=True)

@@ -11,7 +11,7 @@ from paritygate_frontends.cli.check import check
 from paritygate_frontends.cli.compare import compare
 from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
-from paritygate_frontends.cli.ending import explain_fault
+from paritygate_frontends.cli.ending import explain
 from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
@@ -66,4 +66,4 @@ def main() -> None:
     try:
         app(prog_name="paritygate")
     except Exception as e:
-        sys.exit(explain_fault(e))
+        sys.exit(explain(e))

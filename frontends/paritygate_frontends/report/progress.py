@@ -27,7 +27,7 @@ def watch(name: str) -> Iterator[Observer]:
 
     with Bar(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         console=Console(file=sys.stderr, markup=False, emoji=False, highlight=False),

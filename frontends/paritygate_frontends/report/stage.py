@@ -137,15 +137,8 @@ def _decision_table(decisions: Mapping[str, Figures]) -> Table:
 
 def _decision_notes(decisions: Mapping[str, Figures]) -> Iterator[str]:
     for name, figures in decisions.items():
-        labels = figures.get("labels")
-        if labels:
-            yield (
-                f"{clean(name)}: right by label {labels['correct_ref']:,} -> "
-                f"{labels['correct_cand']:,} of {labels['labelled']:,}; "
-                f"{labels['changed_to_wrong']:,} changed to wrong, "
-                f"{labels['changed_to_right']:,} to right"
-                + (f"; {labels['unknown']:,} unknown labels" if labels.get("unknown") else "")
-            )
+        if figures.get("labels"):
+            yield f"{clean(name)}: {_correctness(figures['labels'])}"
         undefined = figures.get("undefined") or {}
         if undefined.get("ref") or undefined.get("cand"):
             yield (
@@ -157,6 +150,18 @@ def _decision_notes(decisions: Mapping[str, Figures]) -> Iterator[str]:
                 f"{clean(name)}: {figures['depends_on_compare_as']:,} samples are decided "
                 "otherwise under the other compare_as"
             )
+
+
+def _correctness(labels: Figures) -> str:
+    unknown = labels.get("unknown", 0)
+    if not labels["labelled"]:
+        return f"none of {unknown:,} labels is a name or an index of this decision"
+    text = (
+        f"right by label {labels['correct_ref']:,} -> {labels['correct_cand']:,} of "
+        f"{labels['labelled']:,}; {labels['changed_to_wrong']:,} changed to wrong, "
+        f"{labels['changed_to_right']:,} to right"
+    )
+    return f"{text}; {unknown:,} unknown labels" if unknown else text
 
 
 def _changes(decisions: Mapping[str, Figures]) -> Iterator[RenderableType]:

@@ -58,7 +58,7 @@ def indented(part: RenderableType, columns: int = 2) -> Padding:
 
 
 def _headline(summary: Mapping[str, Any]) -> Text:
-    line = badge(str(summary.get("verdict", "unjudged")))
+    line = Text.assemble(badge(str(summary.get("verdict", "unjudged"))))
     name = summary.get("plan", {}).get("name")
     if name:
         line.append(f"  {clean(name)}", style="bold")
@@ -70,7 +70,7 @@ def _headline(summary: Mapping[str, Any]) -> Text:
     if stages:
         parts.append(", ".join(f"{clean(s['name'])} {clean(s['verdict'])}" for s in stages))
     if parts:
-        line.append(f"{':' if name else ' '} {'; '.join(parts)}", style="not bold")
+        line.append(f"{':' if name else ' '} {'; '.join(parts)}")
     return line
 
 

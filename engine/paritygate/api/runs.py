@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,28 +207,38 @@ def doctor() -> list[tuple[Status, str, str]]:
     Returns:
         Status, name and sentence of each thing looked at.
     """
-    from paritygate.runners.environment import describe_environment, onnxruntime_problem
+    from paritygate.runners.environment import (
+        describe_cpu,
+        describe_environment,
+        onnxruntime_distributions,
+        onnxruntime_problem,
+        package_versions,
+    )
 
     lines: list[tuple[Status, str, str]] = []
-    environment = describe_environment()
-    for name, version in dict(environment.get("versions", {})).items():
-        status: Status = "ok" if version else "note"
-        lines.append((status, str(name), str(version) if version else "not installed"))
-    problem = onnxruntime_problem()
-    lines.append(
-        ("fail", "onnxruntime", problem) if problem else ("ok", "onnxruntime", "one build")
-    )
-    providers: list[str] = []
-    with contextlib.suppress(ImportError):
-        import onnxruntime
-
-        providers = list(onnxruntime.get_available_providers())
-    lines.append(("ok" if providers else "note", "providers", ", ".join(providers) or "none"))
+    for name, version in package_versions().items():
+        lines.append(("ok" if version else "note", name, version or "not installed"))
+    builds = onnxruntime_distributions()
+    problem = onnxruntime_problem(builds)
+    if problem:
+        lines.append(("fail", "onnxruntime build", problem))
+    else:
+        lines.append(("ok", "onnxruntime build", ", ".join(f"{n} {v}" for n, v in builds.items())))
+        lines.append(_providers())
     lines.append(_kernels())
-    for key, value in environment.items():
-        if key != "versions":
-            lines.append(("note", key, str(value)))
+    cpu = describe_cpu()
+    lines.append(("note", "processor", f"{cpu['model']}, {cpu['usable_cores']} usable cores"))
+    settings = describe_environment()["variables"]
+    lines.append(("note", "settings", str(settings) if settings else "no thread settings"))
     return lines
+
+
+def _providers() -> tuple[Status, str, str]:
+    try:
+        import onnxruntime
+    except ImportError as e:
+        return "fail", "providers", f"onnxruntime can't be imported: {e}"
+    return "ok", "providers", ", ".join(onnxruntime.get_available_providers())
 
 
 def _kernels() -> tuple[Status, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from paritygate.compare.keep import KeepBest, KeptRow
 from paritygate.compare.stage import KeepHint
 from paritygate.core.tensors import ColumnSpec
 from paritygate.pipeline.span import BlockResult, Prepared
-from paritygate.runfolder import IdsWriter, RunFolder, write_shard
+from paritygate.runfolder import IdsWriter, RejectedWriter, RunFolder, write_shard
 
 
 @dataclass
@@ -35,6 +35,7 @@ class Collector:
         self._worst = {name: KeepBest(self._limit) for name in names}
         self._flips = {name: KeepBest(self._limit) for name in names}
         self._ids: dict[str, IdsWriter] = {}
+        self._rejected: RejectedWriter | None = None
 
     def hints(self) -> dict[str, KeepHint]:
         """Thresholds of the bounded sets by stage."""
@@ -53,6 +54,8 @@ class Collector:
         self.seconds.compare += result.compare_s
         for name, seconds in result.run_s.items():
             self.seconds.run[name] = self.seconds.run.get(name, 0.0) + seconds
+        if result.rejected and self._folder is not None:
+            self._reject(result, self._folder)
         for name, stage in result.stages.items():
             for kept, found in ((self._worst, stage.worst), (self._flips, stage.flips)):
                 kept[name].offer(found.primary, found.secondary, found.ordinals, stage.rows)
@@ -70,13 +73,28 @@ class Collector:
             FolderError: a file can't be written.
         """
         written: dict[str, dict[str, object]] = {}
+        if self._rejected is not None:
+            self._rejected.close()
         for name, writer in self._ids.items():
             writer.close()
             written[name] = self._write_stage(name, writer.rows)
         return written
 
+    def _reject(self, result: BlockResult, folder: RunFolder) -> None:
+        if self._rejected is None:
+            path = folder.partial / "rejected-00000.arrow"
+            self._rejected = RejectedWriter(path, _id_type(self._prepared))
+        self._rejected.write(
+            [
+                {"sample_id": r.sample_id, "row": r.ordinal, **asdict(r.violation)}
+                for r in result.rejected
+            ]
+        )
+
     def abort(self) -> None:
         """Drop unfinished files."""
+        if self._rejected is not None:
+            self._rejected.abort()
         for writer in self._ids.values():
             writer.abort()
 

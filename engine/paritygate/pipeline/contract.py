@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,34 @@ class InputContract:
             good &= np.isfinite(array)
         if self.low is not None and self.high is not None:
             good &= (array >= self.low) & (array <= self.high)
-        return np.logical_not(np.all(good.reshape(len(array), -1), axis=1))
+        bad: npt.NDArray[np.bool_] = np.logical_not(np.all(good.reshape(len(array), -1), axis=1))
+        return bad
+
+    def describe(self, sample: npt.NDArray[Any]) -> Violation | None:
+        """The first element of one sample that breaks the contract; None if none does."""
+        if not self.violations(sample[None])[0]:
+            return None
+        values = sample.reshape(-1).astype(np.float64)
+        good = np.isfinite(values)
+        low = _bounds(self.low, sample.shape, -math.inf)
+        high = _bounds(self.high, sample.shape, math.inf)
+        index = int(np.argmin(good & (values >= low) & (values <= high)))
+        code = "contract.range" if good[index] else "contract.missing"
+        return Violation(
+            code, self.name, index, float(values[index]), float(low[index]), float(high[index])
+        )
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Why a sample was rejected: code, input, flat index, value and the bounds there."""
+
+    code: str
+    input: str
+    index: int
+    value: float
+    low: float
+    high: float
 
 
 def input_contracts(plan: Plan, inputs: Mapping[str, ColumnSpec]) -> list[InputContract]:
@@ -87,3 +115,13 @@ def _contract(name: str, table: InputTable, column: ColumnSpec) -> InputContract
         bounds = np.asarray(table.range, np.float64)
         low, high = bounds[..., 0], bounds[..., 1]
     return InputContract(name, low, high, is_float(column.dtype))
+
+
+def _bounds(
+    bound: npt.NDArray[np.float64] | None, shape: tuple[int, ...], without: float
+) -> npt.NDArray[np.float64]:
+    """A bound for every element of a sample, `without` where there is none."""
+    every: npt.NDArray[np.float64] = np.full(shape, without)
+    if bound is not None:
+        every[...] = bound
+    return every.reshape(-1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
@@ -20,6 +21,8 @@ from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_pla
 from paritygate.pipeline.report import build_summary
 from paritygate.runfolder import RunFolder, encode_summary
 from paritygate.tally.stage import StageTally, Tally
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,8 @@ def execute(plan: Plan, options: Options) -> Outcome:
         cuts=options.cuts,
         callables=options.callables,
     )
-    with ready.resources, ThreadPoolExecutor(1, "paritygate-digest") as digests:
-        pending = digests.submit(ready.prepared.pack.file_digests)
+    with ready.resources:
+        pending = _in_background(ready.prepared.pack.file_digests)
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
             return _execute(ready, options, folder, pending, started)
@@ -82,6 +85,20 @@ def execute(plan: Plan, options: Options) -> Outcome:
             if folder is not None:
                 folder.drop()
             raise
+
+
+def _in_background(work: Callable[[], _T]) -> Future[_T]:
+    """Start work on a thread of its own, which doesn't keep an interrupted process alive."""
+    future: Future[_T] = Future()
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as e:  # handed to whoever asks for the result
+            future.set_exception(e)
+
+    threading.Thread(target=body, name="paritygate-digest", daemon=True).start()
+    return future
 
 
 def _execute(

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.compare.stage import KeepHint, SampleRows, Side, StageComparer, StageResult
+from paritygate.compare.stage import Ids, KeepHint, SampleRows, Side, StageComparer, StageResult
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import BatchDim, Plan
 from paritygate.core.tensors import Array, Batch, Block
 from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.contract import InputContract
+from paritygate.pipeline.contract import InputContract, Violation
 from paritygate.runners.base import Lease, Runner, RunnerSession
 from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
 
@@ -50,12 +50,22 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class Rejected:
+    """A sample that was not run, and why."""
+
+    ordinal: int
+    sample_id: int | str
+    violation: Violation
+
+
+@dataclass(frozen=True)
 class BlockInput:
     """A block that has been read: its samples, and the inputs of those that may run."""
 
     block: Block
     samples: SampleRows
     inputs: Mapping[str, Array]
+    rejected: Sequence[Rejected]
     read_s: float
 
 
@@ -65,6 +75,7 @@ class BlockResult:
 
     block: Block
     stages: Mapping[str, StageResult]
+    rejected: Sequence[Rejected]
     read_s: float
     run_s: Mapping[str, float]
     compare_s: float
@@ -114,19 +125,18 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     for name in prepared.plan.slices:
         coded = pack.slice_values(name, start, stop)
         slices[name] = (list(coded.values), coded.codes)
-    rejected = _rejected(prepared, block)
-    hits = Hits()
-    if rejected.any():
-        first = np.flatnonzero(rejected)[:FIRST]
-        found = zip(ordinals[first].tolist(), ids[first].tolist(), strict=True)
-        hits = Hits(int(rejected.sum()), tuple(found))
-        keep = ~rejected
+    rejected = _reject(prepared, ordinals, ids)
+    if rejected:
+        keep = np.ones(block.samples, np.bool_)
+        keep[[r.ordinal - start for r in rejected]] = False
         inputs = {name: array[keep] for name, array in inputs.items()}
         ids, ordinals = ids[keep], ordinals[keep]
         labels = {name: values[keep] for name, values in labels.items()}
         slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
+    first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
+    hits = Hits(len(rejected), first)
     samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
-    return BlockInput(block, samples, inputs, time.perf_counter() - started)
+    return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
 
 
 def _needed_inputs(prepared: Prepared) -> list[str]:
@@ -138,12 +148,17 @@ def _needed_inputs(prepared: Prepared) -> list[str]:
     return list(needed)
 
 
-def _rejected(prepared: Prepared, block: Block) -> Mask:
-    rejected: Mask = np.zeros(block.samples, np.bool_)
+def _reject(prepared: Prepared, ordinals: npt.NDArray[np.int64], ids: Ids) -> list[Rejected]:
+    """Samples whose inputs break a contract, in pack order, each with its first violation."""
+    found: dict[int, Rejected] = {}
+    start, stop = int(ordinals[0]), int(ordinals[-1]) + 1
     for contract in prepared.contracts:
-        array = prepared.pack.input(contract.name, block.start, block.stop)
-        rejected |= contract.violations(array)
-    return rejected
+        array = prepared.pack.input(contract.name, start, stop)
+        for i in np.flatnonzero(contract.violations(array)).tolist():
+            violation = contract.describe(array[i])
+            if violation is not None and i not in found:
+                found[i] = Rejected(start + i, ids[i : i + 1].tolist()[0], violation)
+    return [found[i] for i in sorted(found)]
 
 
 class Shared:
@@ -208,7 +223,7 @@ class Lane:
                 for s in self._prepared.stages
             }
             compare_s = time.perf_counter() - started
-        return BlockResult(read.block, stages, read.read_s, seconds, compare_s)
+        return BlockResult(read.block, stages, read.rejected, read.read_s, seconds, compare_s)
 
     def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
         if not read.samples.count:

@@ -167,46 +167,24 @@ def _python(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-class IdsWriter:
-    """`<stage>-ids.arrow`: id, rules and decisions of every failing sample, in pack order."""
+class _LateWriter:
+    """A file that is made when its first rows come."""
 
-    def __init__(self, path: Path, id_type: pa.DataType, decisions: Sequence[str]) -> None:
-        self._path = path
-        self._decisions = list(decisions)
-        self._writer: PackWriter | None = None
-        fields = [pa.field("sample_id", id_type), pa.field("row", _INT)]
-        fields.append(pa.field("rules", pa.list_(_TEXT)))
-        for name in decisions:
-            fields += [pa.field(f"decision.{name}.{side}", _TEXT) for side in ("ref", "cand")]
-        self._schema = pa.schema(fields)
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.rows = 0
+        self._path = path
+        self._schema = schema
+        self._writer: PackWriter | None = None
 
-    def write(self, failed: FailedRows) -> None:
-        """Append the failing samples of a block.
-
-        Raises:
-            FolderError: the disk is full or the file can't be written.
-        """
-        count = len(failed.ordinals)
-        if not count:
-            return
+    def _append(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
             meta = {"paritygate.shard_version": SHARD_VERSION}
             self._writer = PackWriter(self._path, self._schema, meta, compression="zstd")
-        names = {int(bits): rule_names(int(bits)) for bits in np.unique(failed.rules)}
-        arrays = [
-            pa.array(failed.ids.tolist(), self._schema.field("sample_id").type),
-            pa.array(failed.ordinals),
-            pa.array([names[b] for b in failed.rules.tolist()], pa.list_(_TEXT)),
-        ]
-        for name in self._decisions:
-            ref, cand = failed.decisions.get(name, ([None] * count, [None] * count))
-            arrays += [pa.array(ref, _TEXT), pa.array(cand, _TEXT)]
-        self._writer.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self.rows += count
+        self._writer.write(batch)
+        self.rows += batch.num_rows
 
     def close(self) -> None:
-        """Finish the file; without a failing sample there is none.
+        """Finish the file; without rows there is none.
 
         Raises:
             FolderError: the disk is full or the file can't be written.
@@ -218,3 +196,52 @@ class IdsWriter:
         """Drop what has been written."""
         if self._writer is not None:
             self._writer.abort()
+
+
+class RejectedWriter(_LateWriter):
+    """`rejected-00000.arrow`: every sample that was not run, and the violation that was found."""
+
+    def __init__(self, path: Path, id_type: pa.DataType) -> None:
+        columns = {"sample_id": id_type, "row": _INT, "code": _TEXT, "input": _TEXT, "index": _INT}
+        columns.update(dict.fromkeys(("value", "low", "high"), _FLOAT))
+        super().__init__(path, pa.schema(list(columns.items())))
+
+    def write(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Append rejected samples, as dicts of the file's columns.
+
+        Raises:
+            FolderError: the disk is full or the file can't be written.
+        """
+        self._append(pa.RecordBatch.from_pylist([dict(row) for row in rows], self._schema))
+
+
+class IdsWriter(_LateWriter):
+    """`<stage>-ids.arrow`: id, rules and decisions of every failing sample, in pack order."""
+
+    def __init__(self, path: Path, id_type: pa.DataType, decisions: Sequence[str]) -> None:
+        self._decisions = list(decisions)
+        fields = [pa.field("sample_id", id_type), pa.field("row", _INT)]
+        fields.append(pa.field("rules", pa.list_(_TEXT)))
+        for name in decisions:
+            fields += [pa.field(f"decision.{name}.{side}", _TEXT) for side in ("ref", "cand")]
+        super().__init__(path, pa.schema(fields))
+
+    def write(self, failed: FailedRows) -> None:
+        """Append the failing samples of a block.
+
+        Raises:
+            FolderError: the disk is full or the file can't be written.
+        """
+        count = len(failed.ordinals)
+        if not count:
+            return
+        names = {int(bits): rule_names(int(bits)) for bits in np.unique(failed.rules)}
+        arrays = [
+            pa.array(failed.ids.tolist(), self._schema.field("sample_id").type),
+            pa.array(failed.ordinals),
+            pa.array([names[b] for b in failed.rules.tolist()], pa.list_(_TEXT)),
+        ]
+        for name in self._decisions:
+            ref, cand = failed.decisions.get(name, ([None] * count, [None] * count))
+            arrays += [pa.array(ref, _TEXT), pa.array(cand, _TEXT)]
+        self._append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))

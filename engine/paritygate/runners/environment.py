@@ -25,7 +25,7 @@ _VARIABLES = (
 def describe_environment() -> dict[str, object]:
     """Versions, processor and settings that can change numbers, of JSON types."""
     builds = onnxruntime_distributions()
-    versions = {name: _version(name) for name in PACKAGES}
+    versions = package_versions()
     versions["onnxruntime"] = ", ".join(dict.fromkeys(builds.values())) or None
     return {
         "python": platform.python_version(),
@@ -39,6 +39,11 @@ def describe_environment() -> dict[str, object]:
             if name in _VARIABLES or name.startswith("ORT_")
         },
     }
+
+
+def package_versions() -> dict[str, str | None]:
+    """Versions of the packages that can change numbers; None where one isn't installed."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def describe_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:

@@ -56,8 +56,11 @@ def _describe(where: str, error: Any, model: type[BaseModel], kind: str) -> Prob
         return Problem(path, f"isn't a known key{of}{did_you_mean(str(loc[-1]), known)}")
     if error["type"] == "missing":
         return Problem(path, "is missing")
-    message = re.sub(r"^Value error, ", "", error["msg"])
-    message = message[:1].lower() + message[1:]
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] != "value_error":
+        message = message[:1].lower() + message[1:]
+        message = re.sub(r"dictionary( or instance of \w+)?", "table", message)
+        message = message.replace("valid tuple", "list").replace("a valid string", "text")
     found = error.get("input")
     if isinstance(found, str | int | float | bool) and repr(found) not in message:
         message += f" (found {found!r})"

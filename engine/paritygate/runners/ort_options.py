@@ -38,8 +38,6 @@ CONFIG_KEYS = frozenset(
         "optimization.disable_specified_optimizers",
         "optimization.enable_cast_chain_elimination",
         "optimization.enable_gelu_approximation",
-        "optimization.memory_optimizer_config",
-        "optimization.memory_optimizer_probe_config",
         "optimization.minimal_build_optimizations",
         "session.allow_released_opsets_only",
         "session.debug_layout_transformation",

@@ -54,6 +54,11 @@ class Options(RunnerOptions):
     outputs: tuple[StrictStr, ...] = ()
     thread_safe: StrictBool = False
 
+    @field_validator("outputs", mode="before")
+    @classmethod
+    def _one_or_more(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @field_validator("call")
     @classmethod
     def _module_and_function(cls, value: str) -> str:

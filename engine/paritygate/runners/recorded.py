@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,17 +42,21 @@ class Options(RunnerOptions):
         outputs_from: "all": where no column is named `out.NAME`, every other column is an output.
     """
 
-    path: StrictStr | tuple[StrictStr, ...] | None = None
+    path: tuple[StrictStr, ...] | None = None
     id: StrictStr | None = None
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
 
-    @field_validator("path")
+    @field_validator("path", mode="before")
     @classmethod
-    def _some(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
-        if value is not None and not all([value] if isinstance(value, str) else value or [""]):
-            raise ValueError("name at least one file or glob, or leave it out")
-        return value
+    def _some(cls, value: Any) -> Any:
+        if value is None:
+            return value
+        paths = [value] if isinstance(value, str) else value
+        is_text = isinstance(paths, list | tuple) and all(isinstance(p, str) and p for p in paths)
+        if not is_text or not paths:
+            raise ValueError("is a file, a glob or a list of them; or leave it out")
+        return tuple(paths)
 
     @field_validator("outputs")
     @classmethod
@@ -233,16 +237,17 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
     except BaseException:
         recording.close()
         raise
-    return RecordedRunner(spec.name, golden, recording, fetches, options.path, findings, duplicates)
+    return RecordedRunner(
+        spec.name, golden, recording, fetches, list(options.path), findings, duplicates
+    )
 
 
 def _open(
-    runner: str, options: Options, path: str | tuple[str, ...], context: PrepareContext
+    runner: str, options: Options, path: tuple[str, ...], context: PrepareContext
 ) -> GoldenPack:
-    patterns = [path] if isinstance(path, str) else list(path)
     try:
         return open_pack(
-            patterns,
+            path,
             context.folder,
             id_column=options.id or context.id_column,
             label_column="label" if options.outputs_from == "all" else None,

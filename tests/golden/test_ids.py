@@ -21,7 +21,9 @@ IDS = st.one_of(
     st.lists(INTS, max_size=40),
     st.lists(INTS, max_size=40, unique=True),
     st.lists(INTS, max_size=40, unique=True).map(sorted),
+    st.lists(st.integers(0, 20), max_size=20).map(sorted),
     st.lists(TEXTS, max_size=40),
+    st.lists(st.sampled_from("abcdef"), max_size=8).map(sorted),
     st.lists(TEXTS, max_size=40, unique=True),
     st.lists(TEXTS, max_size=40, unique=True).map(sorted),
 )

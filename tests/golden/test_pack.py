@@ -330,7 +330,7 @@ def test_threads_read_the_same(tmp_path: Path, compression: str | None) -> None:
 
     def read(seed: int, pack: GoldenPack) -> None:
         rng = np.random.default_rng(seed)
-        for _ in range(40):
+        for _ in range(12):
             low, high = sorted(rng.integers(0, 601, 2).tolist())
             rows = rng.permutation(600)[:50]
             good = same_bits(pack.input("x", low, high), values[low:high])

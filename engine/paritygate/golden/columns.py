@@ -93,7 +93,7 @@ def fix_dims(layout: Layout, array: pa.Array[Any]) -> tuple[int, ...]:
         _refuse_nulls(inner, len(inner))
         size = dim if dim is not None else (inner.value_lengths()[0].as_py() if len(inner) else 0)
         dims.append(size)
-        inner = inner.flatten()
+        inner = _elements(inner)
     return tuple(dims)
 
 
@@ -112,7 +112,7 @@ def values_of(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Array
         if not isinstance(inner.type, pa.FixedSizeListType):
             inner.validate(full=True)
             _check_lengths(inner, rows, shape[depth])
-        inner = inner.flatten()
+        inner = _elements(inner)
         depth += 1
     _refuse_nulls(inner, rows)
     values: Array = inner.to_numpy(zero_copy_only=dtype != "bool").reshape(rows, *shape)
@@ -127,9 +127,29 @@ def storage_of(array: pa.Array[Any]) -> Any:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
+def first_null(array: Any) -> int:
+    """Row of the first null of an array that says it has some.
+
+    Raises:
+        pa.ArrowInvalid: there is none, so that the file contradicts itself.
+    """
+    nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
+    if nulls.size == 0:
+        raise pa.ArrowInvalid(f"{array.null_count} nulls are announced, but there are none")
+    return int(nulls[0])
+
+
+def _elements(lists: Any) -> Any:
+    """What the lists hold, end to end, without a copy; there are no null lists."""
+    if isinstance(lists.type, pa.FixedSizeListType):
+        size = lists.type.list_size
+        return lists.values.slice(lists.offset * size, len(lists) * size)
+    return lists.flatten()
+
+
 def _refuse_nulls(array: Any, rows: int) -> None:
     if len(array) and array.null_count:
-        at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+        at = first_null(array)
         inside = "null" if len(array) == rows else f"null at element {at % (len(array) // rows)}"
         raise ValueFault("golden.null_value", at * rows // len(array), inside)
 

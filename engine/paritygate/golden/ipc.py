@@ -45,9 +45,6 @@ class Source(Protocol):
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the memory of rows `[start, stop)` of a batch; they can be read again."""
 
-    def drop_all(self) -> None:
-        """Let go of the memory of all rows."""
-
     def close(self) -> None:
         """Let go of the file; arrays that are still in use stay valid."""
 
@@ -105,7 +102,7 @@ class MappedIpc:
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the mapped pages of rows `[start, stop)` of a batch."""
         if not self._is_mapped:
-            self.drop_all()
+            self._drop_bytes(0, self.size)
             return
         batch = self.batch(number)
         rows = batch.num_rows
@@ -117,10 +114,6 @@ class MappedIpc:
                 if 0 <= at <= self.size - buffer.size:
                     low, high = buffer.size * start // rows, buffer.size * stop // rows
                     self._drop_bytes(at + low, at + high)
-
-    def drop_all(self) -> None:
-        """Let go of all mapped pages."""
-        self._drop_bytes(0, self.size)
 
     def close(self) -> None:
         """Let go of the map; arrays that are still in use keep it alive."""

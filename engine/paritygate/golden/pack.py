@@ -25,8 +25,9 @@ from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, r
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
 
 _T = TypeVar("_T")
-_AROUND = 64 << 10  # the kernel maps the pages around the one that is touched
-_RESIDENT = 128 << 20
+_WINDOW = 16 << 20
+_RESIDENT = 64 << 20
+_ID_BYTES = 64
 
 
 def open_pack(
@@ -116,7 +117,6 @@ class GoldenPack:
         self._lock = threading.Lock()
         self._index_lock = threading.RLock()
         self._dropped = 0
-        self._touched = 0
         self._scan: IdScan | None = None
         self._index: IdIndex | None = None
         self._parts, self._starts = _chunks(sources)
@@ -176,17 +176,22 @@ class GoldenPack:
         column = self._columns.outputs[name]
         spec = self._columns.tensors[column]
         taken = np.empty((len(rows), *spec.shape), spec.dtype)
-        for places, low, high in self._grouped(rows):
+        for places, low, high in self._windows(rows, spec.sample_bytes):
             taken[places] = self._tensor(column, low, high)[rows[places] - low]
-            self._note_touched(min(len(places) * _AROUND, (high - low) * spec.sample_bytes))
         taken.flags.writeable = False
         return taken
 
     def take_ids(self, rows: npt.NDArray[np.int64]) -> Ids:
         """Ids of these samples, in the order given."""
+        column = self._wanted.id_column
         taken = np.empty(len(rows), np.int64 if self.id_kind == "int64" else object)
-        for places, low, high in self._grouped(rows):
-            taken[places] = self.ids(low, high)[rows[places] - low]
+        for places, low, high in self._windows(rows, _ID_BYTES):
+            ((array, _),) = self._arrays(column, low, high)
+            with reading(self.place(low)[0]):
+                ids = array.take(pa.array(rows[places] - low))
+                if ids.null_count:
+                    self.ids(low, high)  # tells which
+                taken[places] = plain_values(ids, self.id_kind, "golden.null_id")
         return taken
 
     def labels(self, start: int, stop: int, column: str | None = None) -> Ids:
@@ -241,10 +246,8 @@ class GoldenPack:
         """Let go of the mapped memory of the samples before `stop`; they can be read again."""
         with self._lock:
             start, self._dropped = self._dropped, min(stop, self.samples)
-        for number, low, high in self._spans(min(start, self._dropped), self._dropped):
-            source, batch = self._parts[number]
-            first = self._starts[number]
-            self._sources[source].drop(batch, low - first, high - first)
+            stop = self._dropped
+        self._drop(min(start, stop), stop)
 
     def file_digests(self, cache: bool = True) -> tuple[str, ...]:
         """SHA-256 of each file's bytes; `cache` takes those of files that haven't changed."""
@@ -269,13 +272,6 @@ class GoldenPack:
             for start in range(low, high, limit):
                 yield start, min(start + limit, high)
 
-    def validate(self, start: int, stop: int) -> None:
-        """Check Arrow's structure of the tensor columns of samples `[start, stop)` fully."""
-        for column in self._columns.tensors:
-            for array, at in self._arrays(column, start, stop):
-                with reading(self.place(at)[0]):
-                    array.validate(full=True)
-
     def close(self) -> None:
         """Let go of files and index; arrays that are still in use stay valid."""
         for source in self._sources:
@@ -297,16 +293,6 @@ class GoldenPack:
     ) -> None:
         """Close."""
         self.close()
-
-    def _note_touched(self, size: int) -> None:
-        """Let go of all mapped pages from time to time where rows are read in any order."""
-        with self._lock:
-            self._touched += size
-            if self._touched < _RESIDENT:
-                return
-            self._touched = 0
-        for source in self._sources:
-            source.drop_all()
 
     def _tensor(self, column: str, start: int, stop: int) -> Array:
         spec = self._columns.tensors[column]
@@ -369,20 +355,37 @@ class GoldenPack:
             yield number, start, end
             start, number = end, number + 1
 
-    def _grouped(
-        self, rows: npt.NDArray[np.int64]
+    def _windows(
+        self, rows: npt.NDArray[np.int64], row_bytes: int
     ) -> Iterator[tuple[npt.NDArray[np.int64], int, int]]:
-        """Places in `rows` that lie in one record batch, with the span of samples they need."""
+        """Places in `rows` by rising sample, with the span `[low, high)` that holds their samples.
+
+        A span lies within one record batch and a few MiB. Of a large pack the pages up to a span's
+        end are dropped after it: the kernel maps more around each page than is asked for.
+        """
         if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.samples):
             raise IndexError(f"rows outside of a pack of {self.samples}")
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
+        step = max(1, _WINDOW // max(1, row_bytes))
+        is_large = sum(file.bytes for file in self.files) > _RESIDENT
         at = 0
         while at < len(rows):
-            number = bisect_right(self._starts, int(ordered[at])) - 1
-            end = int(np.searchsorted(ordered, self._starts[number + 1]))
-            yield order[at:end], int(ordered[at]), int(ordered[end - 1]) + 1
+            low = int(ordered[at])
+            number = bisect_right(self._starts, low) - 1
+            end = int(np.searchsorted(ordered, min(low + step, self._starts[number + 1])))
+            yield order[at:end], low, int(ordered[end - 1]) + 1
+            if is_large:
+                before = int(ordered[at - 1]) if at else 0
+                after = int(ordered[end]) if end < len(rows) else self.samples
+                self._drop(before, after)
             at = end
+
+    def _drop(self, start: int, stop: int) -> None:
+        for number, low, high in self._spans(start, stop):
+            source, batch = self._parts[number]
+            first = self._starts[number]
+            self._sources[source].drop(batch, low - first, high - first)
 
 
 def _chunks(sources: Sequence[Source]) -> tuple[list[tuple[int, int]], list[int]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paritygate.golden.columns import ValueFault
+from paritygate.golden.columns import ValueFault, first_null
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
@@ -33,8 +33,7 @@ def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_co
     """
     array = _decoded(array)
     if array.null_count:
-        at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueFault(null_code, at, "null")
+        raise ValueFault(null_code, first_null(array), "null")
     if kind == "string":
         strings: npt.NDArray[np.object_] = array.to_numpy(zero_copy_only=False)
         return strings

@@ -100,7 +100,7 @@ def _array(value: Any, name: str) -> Array:
 
 def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
     """What differs, or None."""
-    from paritygate.compare.elements import ElementComparer
+    from paritygate.comparison.elements import ElementComparer
 
     if ref.shape != cand.shape:
         return f"shapes differ: reference {ref.shape}, candidate {cand.shape}; nothing is broadcast"

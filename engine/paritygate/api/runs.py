@@ -245,7 +245,7 @@ def _kernels() -> tuple[Status, str, str]:
     """Compile and run one comparison, so that a broken compiler shows here."""
     import numpy as np
 
-    from paritygate.compare.elements import ElementComparer
+    from paritygate.comparison.elements import ElementComparer
     from paritygate.core.policy import Tolerance
 
     comparer = ElementComparer(Tolerance(), "float32", "float32", (2,), "gate")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.compare.stage import StageComparer
+from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks

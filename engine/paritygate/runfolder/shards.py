@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paritygate.compare.keep import KeptRow
-from paritygate.compare.stage import FailedRows
+from paritygate.comparison.keep import KeptRow
+from paritygate.comparison.stage import FailedRows
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
 from paritygate.golden.write import PackWriter, tensor_array

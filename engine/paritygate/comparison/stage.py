@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.compare.decisions import DecisionComparer, DecisionDetail
-from paritygate.compare.elements import ElementComparer, SampleDetail
-from paritygate.compare.keep import KeptRow, rank
+from paritygate.comparison.decisions import DecisionComparer, DecisionDetail
+from paritygate.comparison.elements import ElementComparer, SampleDetail
+from paritygate.comparison.keep import KeptRow, rank
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import DecisionRule, Tolerance

@@ -58,6 +58,7 @@ def _constant(name: str) -> onnx.NodeProto:
 
 def test_external_data_is_found_wherever_a_tensor_can_be(tmp_path: Path) -> None:
     names = ["init", "attr", "list", "then", "inner", "func", "sparse", "sparse_attr", "train"]
+    names.append("default")
     for name in names:
         (tmp_path / f"{name}.bin").write_bytes(b"\0" * 16)
     inner = helper.make_graph([_constant("inner")], "inner", [], [])
@@ -77,6 +78,7 @@ def test_external_data_is_found_wherever_a_tensor_can_be(tmp_path: Path) -> None
     function = helper.make_function(
         "d", "F", [], ["func_out"], [_constant("func")], [helper.make_opsetid("", models.OPSET)]
     )
+    function.attribute_proto.append(helper.make_attribute("d", _external_tensor("default")))
     path = models.save_model(
         tmp_path / "m.onnx",
         [

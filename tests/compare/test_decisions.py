@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import naive_decisions as naive
 
-from paritygate.compare.decisions import DecisionComparer
+from paritygate.comparison.decisions import DecisionComparer
 from paritygate.core.bands import parse_bands
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.tally.decision import DecisionTally, MarginAt
@@ -233,6 +233,8 @@ def assert_counts(tally, detail, codes, nonfinite, truth):
     names = ("labelled", "unknown", "correct_ref", "correct_cand")
     for name in (*names, "changed_to_wrong", "changed_to_right"):
         assert getattr(tally.labels, name) == counted.labels[name], name
+    known = [(m, i) for i, m in enumerate(detail.margin.tolist()) if not math.isnan(m)]
+    assert tally.margin_min == (MarginAt(*min(known)) if known else None)
     lost = [
         (margin, i)
         for i, (margin, flipped) in enumerate(zip(detail.margin, detail.flipped, strict=True))

@@ -154,6 +154,14 @@ def test_one_nan_anywhere_makes_a_row_undefined(place):
     assert codes_of(read_only(row, "float32"), 5) == ([-1], [False])
 
 
+@pytest.mark.parametrize(("atol", "at_risk"), [(0.25, True), (0.2499, False)])
+def test_a_lead_that_tolerance_just_spans_is_at_risk(atol, at_risk):
+    row, codes = read_only([1.0, 0.5], "float32"), np.zeros(1, np.int64)
+    margins, found = np.empty(1), np.empty(1, np.bool_)
+    kernels.argmax_margins(row, 2, codes, atol, 0.0, margins, found)
+    assert found.tolist() == [at_risk]
+
+
 def test_at_risk_rounds_product_and_sum_apart():
     """With a fused multiply-add the allowed error is one step smaller and spans no longer."""
     atol, rtol, ref = fused_differs()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paritygate.api.plans import load_plan
-from paritygate.compare.stage import KeepHint
+from paritygate.comparison.stage import KeepHint
 from paritygate.core.events import Event, Progress
 from paritygate.core.tensors import cut_blocks
 from paritygate.pipeline.execute import Options, execute

@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from paritygate_frontends.cli.main import app
+from paritygate_frontends.cli.app import app
 
 COMMAND = (sys.executable, "-m", "paritygate_frontends")
 

@@ -35,7 +35,7 @@ def bound(fraction: object) -> str:
     """Write an upper bound as a percentage of three significant digits, rounded up."""
     if not isinstance(fraction, int | float) or not math.isfinite(fraction):
         return number(fraction)
-    percent = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(fraction) * 100)
+    percent = Context(prec=3, rounding=ROUND_CEILING).multiply(Decimal(fraction), 100)
     return f"{float(percent):.3g} %"
 
 

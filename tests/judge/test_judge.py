@@ -144,9 +144,7 @@ def change_tally(**fields: Any) -> Callable[[StageTally], StageTally]:
         (change_tally(rules={("tolerance.hard_cap", "y"): Hits(1)}), "tolerance.hard_cap"),
     ],
 )
-def test_each_fault_in_a_tally_holds(
-    change: Callable[[StageTally], StageTally], code: str
-) -> None:
+def test_each_fault_in_a_tally_holds(change: Callable[[StageTally], StageTally], code: str) -> None:
     plan = make_plan()
     assert code in codes(facts(change(tally(CLEAN, plan)), plan))
 

@@ -132,9 +132,7 @@ def test_cancer(demo: Path) -> None:
     conversion, quantization = outcome.summary["stages"]
     assert conversion["verdict"] == "release"
     assert quantization["verdict"] == "hold"
-    assert_stage(
-        quantization, "score", count(recorded["float"], recorded["int8"], 1e-2, 1e-2)
-    )
+    assert_stage(quantization, "score", count(recorded["float"], recorded["int8"], 1e-2, 1e-2))
 
     def band(scores: Floats) -> npt.NDArray[np.int64]:
         low, high = np.float32(0.2), np.float32(0.8)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.packs import write_pack
 
 from paritygate.api.plans import load_plan
 from paritygate.comparison.stage import KeepHint
@@ -17,7 +18,6 @@ from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.span import run_span
 from paritygate.tally.stage import Tally
-from tests.packs import write_pack
 
 SAMPLES = 700
 
@@ -229,9 +229,7 @@ def test_reader_errors_end_the_run_and_leave_nothing(tmp_path: Path) -> None:
 def test_keep_hint_prunes_only_what_cannot_enter(ready: Preparation) -> None:
     from paritygate.pipeline.collect import Collector
 
-    limited = load_plan(
-        plan_dict(max_failures=3), folder=ready.prepared.plan.folder
-    )
+    limited = load_plan(plan_dict(max_failures=3), folder=ready.prepared.plan.folder)
     kept = []
     for size in (16, 64, 704):
         made = prepare_plan(limited, callables=CALLABLES)

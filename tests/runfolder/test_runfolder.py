@@ -145,9 +145,10 @@ def test_full_disk_while_shards_are_written_leaves_nothing(tmp_path: Path) -> No
 
 
 def test_shard_is_a_golden_pack(tmp_path: Path) -> None:
+    from tests.packs import write_pack
+
     import paritygate
     from paritygate.golden.pack import open_pack
-    from tests.packs import write_pack
 
     x = np.arange(20, dtype=np.float32).reshape(-1, 2)
     y = x.copy()
@@ -176,8 +177,9 @@ def test_shard_is_a_golden_pack(tmp_path: Path) -> None:
 
 
 def test_truncation_is_stated_and_ids_are_not_truncated(tmp_path: Path) -> None:
-    import paritygate
     from tests.packs import write_pack
+
+    import paritygate
 
     x = np.zeros((50, 2), np.float32)
     y = x + np.arange(1, 51, dtype=np.float32)[:, None]
@@ -188,7 +190,12 @@ def test_truncation_is_stated_and_ids_are_not_truncated(tmp_path: Path) -> None:
         "max_failures": 7,
         "runners": {"a": "recorded", "b": str(tmp_path / "c.arrow")},
         "stages": [
-            {"name": "s", "reference": "a", "candidate": "b", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
+            {
+                "name": "s",
+                "reference": "a",
+                "candidate": "b",
+                "outputs": {"y": {"atol": 0.0, "rtol": 0.0}},
+            }
         ],
     }
     result = paritygate.run(plan, out=tmp_path / "runs")

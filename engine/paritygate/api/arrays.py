@@ -11,7 +11,7 @@ import numpy as np
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import DTYPES, Array, is_float
 from paritygate.core.verdict import rule_names
-from paritygate.tally.extremes import Extreme
+from paritygate.tally.extremes import Extreme, Number
 from paritygate.tally.output import OutputTally
 
 SHOWN = 5
@@ -145,9 +145,14 @@ def _element(ref: Array, worst: Extreme | None, tolerance: Tolerance) -> str:
     at = _index(ref, worst.index)
     relative = f", relative {error / abs(worst.ref):.6g}" if worst.ref else ""
     return (
-        f"{at} ref {worst.ref:.9g} cand {worst.cand:.9g} |error| {error:.6g}{relative} "
+        f"{at} ref {_value(worst.ref)} cand {_value(worst.cand)} |error| {_value(error)}{relative} "
         f"(allowed {allowed:.6g})"
     )
+
+
+def _value(value: Number) -> str:
+    """Integers whole, floats with enough digits to tell float32 neighbours apart."""
+    return str(value) if isinstance(value, int) else f"{value:.9g}"
 
 
 def _nonfinite(ref: Array, cand: Array, tolerance: Tolerance) -> list[str]:

@@ -8,6 +8,7 @@ from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import Reason
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.tally.decision import DecisionTally
+from paritygate.tally.extremes import Extreme
 from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import Hits, StageTally
 
@@ -120,11 +121,10 @@ def _tolerance(
         text += " the tolerance"
     if worst is None:
         return text
-    ref, cand = float(worst.ref), float(worst.cand)
-    allowed = tolerance.atol + tolerance.rtol * abs(ref)
+    allowed = tolerance.atol + tolerance.rtol * abs(float(worst.ref))
     text += (
         f"; worst at id {facts.locate(worst.ordinal)}, element {worst.index}: reference "
-        f"{_value(worst.ref)}, candidate {_value(worst.cand)}, |error| {_number(abs(cand - ref))}"
+        f"{_value(worst.ref)}, candidate {_value(worst.cand)}, |error| {_error(worst)}"
     )
     if cap:
         return text
@@ -149,6 +149,11 @@ def _nonfinite(found: OutputTally, rule: str, output: str, of: str) -> str:
         "nonfinite.reference": found.agreeing_nonfinite,
     }[rule]
     return f"output {output!r}: {_KIND[rule]}, in {of} ({elements} elements)"
+
+
+def _error(worst: Extreme) -> str:
+    error = abs(worst.cand - worst.ref)
+    return str(error) if isinstance(error, int) else _number(error)
 
 
 def _number(value: float) -> str:

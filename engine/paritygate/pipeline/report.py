@@ -120,7 +120,7 @@ def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, i
     counts = {"extra": 0, "duplicate": 0}
     for name in (stage.reference, stage.candidate):
         runner = ready.prepared.runners.get(name)
-        for finding in runner.findings if runner is not None else ():
+        for finding in runner.final_findings() if runner is not None else ():
             kind = finding.code.removeprefix("sample.")
             if finding.code.startswith("sample.") and kind in counts:
                 counts[kind] += finding.count or 0

@@ -199,6 +199,10 @@ class Runner(ABC):
                     }
         return self._observed
 
+    def final_findings(self) -> tuple[Finding, ...]:
+        """All findings, with those that take a look at the whole pack; asked once, at the end."""
+        return self.findings
+
     @abstractmethod
     def session(self) -> RunnerSession:
         """A session for the calling thread."""

@@ -142,6 +142,20 @@ class RecordedRunner(Runner):
             self._extra = IdCount(0) if self.is_golden else self._count_extra()
         return self._extra
 
+    def final_findings(self) -> tuple[Finding, ...]:
+        """All findings; recorded samples that the golden pack lacks are `sample.extra`."""
+        extra = self.extra()
+        if not extra.count:
+            return self.findings
+        finding = Finding(
+            "sample.extra",
+            f"{extra.count} recorded samples aren't in the golden pack",
+            "compare recordings of the same samples, or add these to the golden pack",
+            extra.count,
+            extra.first,
+        )
+        return (*self.findings, finding)
+
     def session(self) -> RunnerSession:
         """A session for the calling thread."""
         return _RecordedSession(self)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from paritygate.golden.pack import GoldenPack
 
 DEFAULT_BATCH_SIZE = 256
+_NATIVE_OF = {name: np.dtype(name) for name in DTYPES}
+_NATIVE = frozenset(_NATIVE_OF.values())
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Finding:
 
     Attributes:
         code: stable dotted code, as in the verdict's reasons.
-        message: one sentence.
+        message: one sentence, without the runner's name.
         next: what to look at next.
         count: samples concerned, where it is about samples.
         ids: the first few of their ids.
@@ -250,21 +252,18 @@ class RunnerSession(ABC):
         """Free what the session holds; closing twice is the same as once."""
 
     def _check(self, lease: Lease, batch: Batch) -> None:
-        where = describe_batch(self.runner.name, batch)
-        for name, array in lease.outputs.items():
+        outputs = lease.outputs
+        for name, array in outputs.items():
             problem = _unusable(array, batch.size)
             if problem:
+                where = describe_batch(self.runner.name, batch)
                 raise RunnerError(f"{where}: output {name!r} {problem}")
-        declared = self.runner.outputs
-        if declared is not None:
-            _check_names(where, "declared", list(declared), list(lease.outputs))
-            for name, spec in declared.items():
-                found = lease.outputs[name].dtype.name
-                if found != spec.dtype:
-                    raise RunnerError(
-                        f"{where}: output {name!r} is {found} but is declared {spec.dtype}"
-                    )
-        _check_like_first(where, self.runner.observe(lease.outputs), lease.outputs)
+        problem = None
+        if self.runner.observed is None:
+            problem = _differs_from_declared(self.runner.outputs, outputs)
+        problem = problem or _differs_from_first(self.runner.observe(outputs), outputs)
+        if problem:
+            raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
 
 
 def describe_batch(runner: str, batch: Batch) -> str:
@@ -285,30 +284,50 @@ def _unusable(array: object, size: int) -> str | None:
         return "is a masked array; fill it, so that every element has a value to compare"
     if not array.dtype.isnative:
         return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
-    if array.dtype.name not in DTYPES:
+    if array.dtype not in _NATIVE:
         return f"is {array.dtype}; dtypes that can be judged: {', '.join(DTYPES)}"
     if array.shape[:1] != (size,):
         return f"has shape {array.shape}; its first axis must be the batch of {size} samples"
     return None
 
 
-def _check_names(where: str, origin: str, allowed: list[str], found: list[str]) -> None:
-    missing, extra = sorted(set(allowed) - set(found)), sorted(set(found) - set(allowed))
-    if missing or extra:
-        parts = [f"lacks {missing}"] if missing else []
-        parts += [f"has unexpected {extra}"] if extra else []
-        raise RunnerError(f"{where}: the answer {' and '.join(parts)}; {origin}: {sorted(allowed)}")
+def _differs_from_declared(
+    declared: Mapping[str, TensorSpec] | None, outputs: Mapping[str, Array]
+) -> str | None:
+    if declared is None:
+        return None
+    problem = _other_names("declared", declared, outputs)
+    if problem:
+        return problem
+    for name, spec in declared.items():
+        found = outputs[name].dtype.name
+        if found != spec.dtype:
+            return f"output {name!r} is {found} but is declared {spec.dtype}"
+    return None
 
 
-def _check_like_first(
-    where: str, first: Mapping[str, ColumnSpec], outputs: Mapping[str, Array]
-) -> None:
-    _check_names(where, "in the first batch", list(first), list(outputs))
+def _differs_from_first(
+    first: Mapping[str, ColumnSpec], outputs: Mapping[str, Array]
+) -> str | None:
+    problem = _other_names("in the first batch", first, outputs)
+    if problem:
+        return problem
     for name, spec in first.items():
         found = outputs[name]
-        if (found.dtype.name, found.shape[1:]) != (spec.dtype, spec.shape):
-            was = f"{spec.dtype}{list(spec.shape)}"
-            raise RunnerError(
-                f"{where}: output {name!r} is {found.dtype.name}{list(found.shape[1:])} a sample "
-                f"but was {was} in the first batch"
+        if found.shape[1:] != spec.shape or found.dtype != _NATIVE_OF[spec.dtype]:
+            return (
+                f"output {name!r} is {found.dtype.name}{list(found.shape[1:])} a sample but was "
+                f"{spec.dtype}{list(spec.shape)} in the first batch"
             )
+    return None
+
+
+def _other_names(
+    origin: str, allowed: Mapping[str, object], found: Mapping[str, object]
+) -> str | None:
+    if allowed.keys() == found.keys():
+        return None
+    missing, extra = sorted(allowed.keys() - found.keys()), sorted(found.keys() - allowed.keys())
+    parts = [f"lacks {missing}"] if missing else []
+    parts += [f"has unexpected {extra}"] if extra else []
+    return f"the answer {' and '.join(parts)}; {origin}: {sorted(allowed)}"

@@ -91,7 +91,7 @@ def load_session(runner: str, path: Path, options: Options) -> Loaded:
         },
         device=_device(in_force, nodes),
         is_thread_safe=_is_thread_safe(in_force, options),
-        findings=_find_downgrades(runner, options, in_force, nodes),
+        findings=_find_downgrades(options, in_force, nodes),
         facts=facts,
     )
 
@@ -207,7 +207,7 @@ def _nodes_by_provider(session: Any) -> dict[str, int] | None:
 
 
 def _find_downgrades(
-    runner: str, options: Options, in_force: Sequence[str], nodes: Mapping[str, int] | None
+    options: Options, in_force: Sequence[str], nodes: Mapping[str, int] | None
 ) -> tuple[Finding, ...]:
     requested = [p.name for p in options.providers]
     found = []
@@ -226,7 +226,7 @@ def _find_downgrades(
         found.append(
             Finding(
                 "placement.downgraded",
-                f"runner {runner!r} asked for {name}, which {what}",
+                f"{name} was asked for but {what}",
                 "the libraries that the provider needs (`paritygate doctor`), and whether it "
                 "supports the model's operators",
             )

@@ -21,11 +21,11 @@ _Key = tuple[tuple[int, ...], ...]
 
 
 class _Slot:
-    """A binding, and the outputs that it writes to once their shapes are known."""
+    """A binding, and views of what it writes to once the outputs' shapes are known."""
 
     def __init__(self, binding: Any) -> None:
         self.binding = binding
-        self.outputs: dict[str, Array] = {}
+        self.views: dict[str, Array] = {}
 
 
 class OrtSession(RunnerSession):
@@ -61,7 +61,7 @@ class OrtSession(RunnerSession):
         try:
             for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
                 slot.binding.bind_ortvalue_input(theirs, self._to_value(array))
-            if slot.outputs:
+            if slot.views:
                 inference.run_with_iobinding(slot.binding)
             else:
                 self._first_run(inference, slot)
@@ -69,10 +69,7 @@ class OrtSession(RunnerSession):
             text = " ".join(str(e).split())[:_TEXT_LIMIT]
             where = describe_batch(self.runner.name, batch)
             raise RunnerError(f"{where}: ONNX Runtime: {type(e).__name__}: {text}") from None
-        return Lease(
-            {name: _read_only(array) for name, array in slot.outputs.items()},
-            give_back=lambda: free.append(slot),
-        )
+        return Lease(slot.views, give_back=lambda: free.append(slot))
 
     def _arrays(self, batch: Batch) -> list[Array]:
         """The batch's inputs as ONNX Runtime takes them, checked: it reads foreign bytes as own."""
@@ -100,7 +97,7 @@ class OrtSession(RunnerSession):
         }
         for ours, theirs in self._wiring.fetches:
             slot.binding.bind_ortvalue_output(theirs, self._to_value(outputs[ours]))
-        slot.outputs = outputs
+        slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
 
 
 def _read_only(array: Array) -> Array:

@@ -290,7 +290,7 @@ def _scan(
     first = tuple(dict.fromkeys(found.id for found in scan.first_duplicates))
     finding = Finding(
         "sample.duplicate",
-        f"runner {runner!r}: {scan.duplicates} recorded rows repeat the id of an earlier row, "
+        f"{scan.duplicates} recorded rows repeat the id of an earlier row, "
         f"first {first[0]!r}; only the first of each is compared",
         "whatever wrote the recording",
         scan.duplicates,

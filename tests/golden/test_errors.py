@@ -464,29 +464,54 @@ def test_a_wrong_number_of_rows_never_leads_out_of_a_column(
 ) -> None:
     path = write_pack(
         tmp_path / "p.arrow",
-        range(7_777),
-        {"x": np.zeros((7_777, 2))},
-        slices={"site": ["a"] * 7_777, "kind": ["b"] * 7_777},
+        range(70_001),
+        {"x": np.zeros((70_001, 2))},
+        slices={"site": ["a"] * 70_001, "kind": ["b"] * 70_001},
         compression=compression,
     )
-    old = (7_777).to_bytes(8, "little")
-    for rows in (7_000, 1 << 24, (1 << 64) - 5):
+    old = (70_001).to_bytes(8, "little")
+    for rows in (1_000, 1 << 24, (1 << 64) - 5):
         versions = patched(path.read_bytes(), old, rows.to_bytes(8, "little"))
         assert len(versions) >= 5
         assert read_each(tmp_path, versions) >= len(versions) - 2
 
 
-def test_offsets_that_point_out_of_the_file_are_refused(tmp_path: Path) -> None:
-    slices = {"site": [f"{i:06}" for i in range(40)], "kind": ["b"] * 40}
-    lists = pa.array([[1.0] * 5] * 40)
-    path = write_pack(tmp_path / "p.arrow", range(40), slices=slices, columns={"in.x": lists})
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_offsets_that_point_out_of_the_file_are_refused(
+    tmp_path: Path, compression: str | None
+) -> None:
+    # Three offsets are too few to shrink, so that zstd stores them as they are.
+    path = write_pack(
+        tmp_path / "p.arrow",
+        range(2),
+        slices={"site": ["abcdef", "uvwxyz"], "kind": ["b", "b"]},
+        columns={"in.x": pa.array([[1.0] * 5] * 2)},
+        compression=compression,
+    )
     versions = []
     for size in (5, 6):
-        offsets = np.arange(0, 41 * size, size, np.int32)
-        bad = offsets + 1_000_000_000
-        versions += patched(path.read_bytes(), offsets.tobytes(), bad.tobytes())
-    assert len(versions) == 2
-    assert read_each(tmp_path, versions) == 2
+        offsets = np.arange(0, 3 * size, size, np.int32)
+        for shift in (1_000_000_000, -size, -1_000_000_000):
+            bad = (offsets + np.int32(shift)).tobytes()
+            versions += patched(path.read_bytes(), offsets.tobytes(), bad)
+    assert len(versions) == 6
+    assert read_each(tmp_path, versions) == 6
+
+
+def test_a_span_with_wild_offsets_is_refused_without_a_scan(tmp_path: Path) -> None:
+    path = write_pack(tmp_path / "p.arrow", range(4), columns={"in.x": pa.array([[1.0] * 5] * 4)})
+    good = np.array([0, 5, 10, 15, 20], np.int32)
+    bad = good + np.array([0, 1, 1, 0, 0], np.int32) * 1_000_000_000
+    (content,) = patched(path.read_bytes(), good.tobytes(), bad.tobytes())
+    path.write_bytes(content)
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from paritygate.core.errors import GoldenError\n"
+        "from paritygate.golden.pack import open_pack\n"
+        "try:\n    open_pack(['p.arrow'], Path(sys.argv[1])).input('x', 1, 2)\n"
+        "except GoldenError as error:\n    print(error.code)"
+    )
+    assert run(script, tmp_path).strip() == "golden.unreadable"
 
 
 def test_announced_nulls_that_are_not_there_are_refused(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ class GoldenPack:
         for places, low, high in self._windows(rows, _ID_BYTES):
             ((array, _),) = self._arrays(column, low, high)
             with reading(self.place(low)[0]):
-                ids = array.take(pa.array(rows[places] - low))
+                ids = array.take(rows[places] - low)
                 if ids.null_count:
                     self.ids(low, high)  # tells which
                 taken[places] = plain_values(ids, self.id_kind, "golden.null_id")

@@ -97,3 +97,9 @@ def test_outputs_of_one_side_only_hold(tmp_path: Path) -> None:
     cand = write_pack(tmp_path / "b.arrow", [1, 2], outputs={"y": Y[:2]})
     assert "output.missing" in [r.code for r in paritygate.compare(ref, cand, out=None).reasons]
     assert "output.missing" in [r.code for r in paritygate.compare(cand, ref, out=None).reasons]
+
+
+def test_another_id_column_serves_both_sides(tmp_path: Path) -> None:
+    ref = write_pack(tmp_path / "a.arrow", [7, 8], outputs={"y": Y[:2]}, id_column="uid")
+    cand = write_pack(tmp_path / "b.arrow", [8, 7], outputs={"y": Y[[1, 0]]}, id_column="uid")
+    assert paritygate.compare(ref, cand, id="uid", out=None).verdict == "release"

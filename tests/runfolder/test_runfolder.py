@@ -121,7 +121,7 @@ def test_full_disk_while_shards_are_written_leaves_nothing(tmp_path: Path) -> No
     write_pack(tmp_path / "g.arrow", np.arange(4000), outputs={"y": x})
     write_pack(tmp_path / "c.arrow", np.arange(4000), outputs={"y": x + 1})
     (tmp_path / "p.toml").write_text(
-        'golden = "g.arrow"\n[runners]\na = "recorded"\nb = { kind = "recorded", path = "c.arrow" }\n'
+        'golden = "g.arrow"\n[runners]\na = "recorded"\nb = "c.arrow"\n'
         '[[stages]]\nname = "s"\nreference = "a"\ncandidate = "b"\n'
         "outputs.y = { atol = 0.0, rtol = 0.0 }\n"
     )

@@ -99,8 +99,6 @@ def compare(
     files = [str(Path(p).absolute()) for p in _list(ref)]
     cand_files = [str(Path(p).absolute()) for p in _list(cand)]
     recorded: dict[str, Any] = {"kind": "recorded", "path": cand_files, "outputs_from": "all"}
-    if id != "sample_id":
-        recorded["id"] = id
     plan = plan_from_models(
         {"kind": "recorded"},
         recorded,

@@ -18,7 +18,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
         if planned.name not in ran:
             yield f"stage {planned.name}: not run"
     for stage in facts.stages:
-        yield from _stage(stage)
+        yield from _stage(facts, stage)
     yield from _inputs(facts)
     yield from facts.notes
     yield "placement: which operators ran on which provider was not observed"
@@ -27,7 +27,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     yield "latency: not measured"
 
 
-def _stage(stage: StageFacts) -> Iterator[str]:
+def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
     name = stage.stage.name
     for output in stage.stage.ignore:
         yield f"stage {name}: output {output} is ignored by the plan"
@@ -35,6 +35,9 @@ def _stage(stage: StageFacts) -> Iterator[str]:
         return
     if not stage.tally.decisions:
         yield f"stage {name}: no decision rule, so decision flips were not counted"
+    elif left := [d for d in facts.plan.decisions if d.name not in stage.tally.decisions]:
+        names = ", ".join(d.name for d in left)
+        yield f"stage {name}: not the decisions {names}, whose output it doesn't compare"
     for decision, tally in stage.tally.decisions.items():
         if tally.labels is None:
             yield f"stage {name}: decision {decision} has no labels, so correctness was not judged"

@@ -212,7 +212,11 @@ def _load(
 ) -> tuple[dict[str, Runner], dict[str, RunnerLoadError]]:
     """Prepare each distinct runner once; a candidate that doesn't load is told, not raised."""
     context = PrepareContext(
-        folder=plan.folder, pack=pack, inputs=pack.inputs, constants=constants(plan)
+        folder=plan.folder,
+        pack=pack,
+        inputs=pack.inputs,
+        constants=constants(plan),
+        id_column=plan.table.id,
     )
     candidates = {s.candidate for s in selected}
     names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))

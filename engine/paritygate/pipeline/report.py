@@ -92,7 +92,7 @@ def _stage(
         "ran": ran,
         "stats": stats,
         "samples": _samples(ready, stage, found),
-        "outputs": {name: _output(stage, name, t) for name, t in found.outputs.items()},
+        "outputs": {name: _output(ready, stage, name, t) for name, t in found.outputs.items()},
         "decisions": {
             name: {
                 "budget": stage.flips.get(name, 0),
@@ -135,9 +135,17 @@ def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, i
     }
 
 
-def _output(stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:
+def _with_id(ready: Preparation, figure: Any) -> Any:
+    """A figure that is located by its sample's ordinal also names the sample's id."""
+    if not isinstance(figure, Mapping) or "ordinal" not in figure:
+        return figure
+    at = figure["ordinal"]
+    return {**figure, "id": ready.prepared.pack.ids(at, at + 1).tolist()[0]}
+
+
+def _output(ready: Preparation, stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:
     tolerance = stage.tolerances.get(name) or stage.default
-    figures: dict[str, Any] = dict(tally.figures())
+    figures = {key: _with_id(ready, value) for key, value in tally.figures().items()}
     if tolerance is not None:
         figures["tolerance"] = {k: v for k, v in asdict(tolerance).items() if v is not None}
     return figures

@@ -4,6 +4,7 @@ from paritygate.api.arrays import assert_parity
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
+from paritygate.api.schema import plan_schema
 from paritygate.api.verify import verify
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "doctor",
     "load_plan",
     "plan_from_models",
+    "plan_schema",
     "run",
     "toml_text",
     "unjudged_summary",

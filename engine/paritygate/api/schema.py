@@ -1,0 +1,28 @@
+"""The JSON Schema of a plan, for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paritygate.core.plan import PlanTable
+from paritygate.runners.registry import KINDS, options_model
+
+
+def plan_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a plan; a runner is a path or a table of a known kind."""
+    schema = PlanTable.model_json_schema(by_alias=True)
+    definitions = schema.setdefault("$defs", {})
+    tables = []
+    for kind in KINDS:
+        options = options_model(kind).model_json_schema(ref_template="#/$defs/{model}")
+        definitions.update(options.pop("$defs", {}))
+        options["properties"] = {"kind": {"const": kind}, **options["properties"]}
+        definitions[f"runner_{kind}"] = options
+        tables.append({"$ref": f"#/$defs/runner_{kind}"})
+    path = {"type": "string", "description": "a file, 'module:function', 'recorded' or 'null'"}
+    schema["properties"]["runners"] = {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {"anyOf": [path, *tables]},
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from paritygate.api.plans import load_plan
-from paritygate.comparison.stage import KeepHint, SampleRows, Side, StageComparer
+from paritygate.comparison.rows import KeepHint, SampleRows, Side
+from paritygate.comparison.stage import StageComparer
 from paritygate.core.plan import Plan
 from paritygate.core.verdict import Verdict
 from paritygate.judge import RunFacts, SideFacts, StageFacts, judge

@@ -11,7 +11,7 @@ import pytest
 from tests.packs import write_pack
 
 from paritygate.api.plans import load_plan
-from paritygate.comparison.stage import KeepHint
+from paritygate.comparison.rows import KeepHint
 from paritygate.core.events import Event, Progress
 from paritygate.core.tensors import cut_blocks
 from paritygate.pipeline.execute import Options, execute

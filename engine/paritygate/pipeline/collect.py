@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import pyarrow as pa
 
 from paritygate.comparison.keep import KeepBest, KeptRow
-from paritygate.comparison.stage import KeepHint
+from paritygate.comparison.rows import KeepHint
 from paritygate.core.tensors import ColumnSpec
 from paritygate.pipeline.span import BlockResult, Prepared
 from paritygate.runfolder import IdsWriter, RejectedWriter, RunFolder, write_shard

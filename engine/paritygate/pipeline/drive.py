@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from paritygate.comparison.stage import KeepHint
+from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
 from paritygate.core.events import Observer, Progress
 from paritygate.core.tensors import Block

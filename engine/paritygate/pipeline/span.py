@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.stage import Ids, KeepHint, SampleRows, Side, StageComparer, StageResult
+from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageResult
+from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import BatchDim, Plan
 from paritygate.core.tensors import Array, Batch, Block

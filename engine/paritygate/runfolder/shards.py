@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from paritygate.comparison.keep import KeptRow
-from paritygate.comparison.stage import FailedRows
+from paritygate.comparison.rows import FailedRows
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
 from paritygate.golden.write import PackWriter, tensor_array

@@ -1,0 +1,102 @@
+"""What goes into the comparison of a block and what comes out: one row a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.comparison.keep import KeptRow
+from paritygate.core.tensors import Array
+from paritygate.tally.stage import FirstError, Hits, StageTally
+
+Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SampleRows:
+    """The samples of a block that were run, in pack order.
+
+    Attributes:
+        block: the block's number.
+        ordinals: `(n,)` row over all golden files.
+        ids: `(n,)` int64 or str objects.
+        labels: label column -> `(n,)` values.
+        slices: slice -> (values, `(n,)` codes into them).
+        rejected: samples of the block that were not run.
+    """
+
+    block: int
+    ordinals: Ints
+    ids: Ids
+    labels: Mapping[str, Array]
+    slices: Mapping[str, tuple[list[str], npt.NDArray[np.int32]]]
+    rejected: Hits
+
+    @property
+    def count(self) -> int:
+        """Samples that were run."""
+        return len(self.ordinals)
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one runner answered for a block.
+
+    Attributes:
+        outputs: name -> `(n, *shape)`.
+        answered: `(n,)` whether the sample has an answer.
+        missing: `(n,)` whether a recording lacks the sample.
+        error: the first thing raised, with the samples that it cost.
+        batch_size: rows in a batch, for locating a sample; 0 where there are no batches.
+    """
+
+    outputs: Mapping[str, Array]
+    answered: Mask
+    missing: Mask
+    error: FirstError | None = None
+    batch_size: int = 0
+
+
+@dataclass(frozen=True)
+class FailedRows:
+    """Failing samples of one block and stage, in pack order; never truncated."""
+
+    ordinals: Ints
+    ids: Ids
+    rules: Ints
+    decisions: Mapping[str, tuple[list[str], list[str]]]
+
+
+@dataclass(frozen=True)
+class KeptCandidates:
+    """Rows that may enter a bounded set, with the keys of all of them."""
+
+    primary: Floats
+    secondary: Floats
+    ordinals: Ints
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """One stage over one block."""
+
+    tally: StageTally
+    failed: FailedRows
+    worst: KeptCandidates
+    flips: KeptCandidates
+    rows: Mapping[int, KeptRow] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeepHint:
+    """What the bounded sets hold by now: rows below a threshold need not be copied."""
+
+    limit: int
+    worst: float = -np.inf
+    flips: float = -np.inf

@@ -63,6 +63,7 @@ def test_unwritable_folder_falls_back_to_a_temporary_one_that_goes(tmp_path):
 def test_edit_of_an_inlined_rule_is_not_hidden_by_the_cache(tmp_path):
     copy = tmp_path / "engine" / "paritygate" / "kernels"
     copy.mkdir(parents=True)
+    (copy.parent / "__init__.py").write_text("")  # a package before the installed one
     for path in KERNELS.glob("*.py"):
         (copy / path.name).write_bytes(path.read_bytes())
     code = """

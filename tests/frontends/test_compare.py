@@ -2,9 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.frontends.command import invoke
 from tests.frontends.plans import make_recordings
+
+from paritygate import api
+from paritygate.core.errors import GoldenError
 
 BANDS = ("--bands", "score: low < 0.5 <= high")
 
@@ -50,3 +55,33 @@ def test_a_wrong_id_column_names_what_is_there(tmp_path: Path) -> None:
     result = invoke("compare", ref, cand, "--id", "sample")
     assert result.exit_code == 2
     assert "sample_id" in result.stderr
+
+
+def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def compare(ref: str, cand: str, **options: Any) -> None:
+        given.update(options, ref=ref, cand=cand)
+        raise GoldenError("seen")
+
+    monkeypatch.setattr(api, "compare", compare)
+    args = "compare r.arrow c*.arrow --atol 1 --rtol 0.5 --nonfinite match --id key --argmax z"
+    more = "--limit 3 --stats gate --threads 2 --out o --tolerance y:atol=2,rtol=0"
+    result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high")
+    assert "seen" in result.stderr
+    assert callable(given.pop("observer"))
+    assert given == {
+        "ref": "r.arrow",
+        "cand": "c*.arrow",
+        "atol": 1.0,
+        "rtol": 0.5,
+        "nonfinite": "match",
+        "tolerances": {"y": {"atol": 2.0, "rtol": 0.0}},
+        "bands": ["x: low < 0 <= high"],
+        "argmax": ["z"],
+        "id": "key",
+        "out": Path("o"),
+        "stats": "gate",
+        "limit": 3,
+        "threads": 2,
+    }

@@ -90,6 +90,7 @@ def test_every_end_has_its_code_and_one_text(
     assert (found, summary["verdict"], summary["reasons"][0]["code"]) == (code, verdict, reason)
     assert "Traceback" not in err
     assert "\x1b" not in err
+    assert ("\\x1b[2J" in err) == ("\x1b" in str(error))
     assert err.startswith("interrupted" if code == 130 else f"{verdict.upper()}  {reason}\n")
 
 

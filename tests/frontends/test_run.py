@@ -4,10 +4,14 @@ import json
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.frontends.command import COMMAND, environment, execute, invoke, on_terminal
 from tests.frontends.plans import make_models, make_plan
+
+from paritygate import api
+from paritygate.core.errors import GoldenError
 
 TOLERANCE = ("--atol", "1e-3", "--rtol", "1e-3")
 
@@ -148,6 +152,66 @@ def test_a_saved_plan_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.M
     nowhere = invoke(*args, *TOLERANCE, "--save-plan", "no/p.toml")
     assert nowhere.exit_code == 2
     assert "can't be written" in nowhere.stderr
+
+
+def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def run(plan: Any, **options: Any) -> None:
+        given.update(options, plan=plan.name)
+        raise GoldenError("seen")
+
+    monkeypatch.setattr(api, "run", run)
+    options = [
+        "--stage",
+        "only",
+        "--limit",
+        "3",
+        "--stats",
+        "gate",
+        "--threads",
+        "2",
+        "--out",
+        "o",
+        "--set",
+        "name=x",
+    ]
+    assert "seen" in invoke("run", make_plan(tmp_path), *options).stderr
+    assert callable(given.pop("observer"))
+    assert given == {
+        "plan": "x",
+        "out": Path("o"),
+        "stage": "only",
+        "limit": 3,
+        "stats": "gate",
+        "threads": 2,
+    }
+
+
+def test_every_part_of_a_run_without_a_plan_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def plan_from_models(ref: str, cand: str, golden: list[str], **options: Any) -> None:
+        given.update(options, ref=ref, cand=cand, golden=golden)
+        raise GoldenError("seen")
+
+    monkeypatch.setattr(api, "plan_from_models", plan_from_models)
+    args = "run --ref r.onnx --cand c.onnx --golden g.arrow --golden h*.arrow --batch-size 8"
+    more = "--atol 1 --rtol 0.5 --nonfinite match --argmax z --tolerance y:atol=2,rtol=0"
+    result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high")
+    assert "seen" in result.stderr
+    assert given == {
+        "ref": "r.onnx",
+        "cand": "c.onnx",
+        "golden": ["g.arrow", "h*.arrow"],
+        "atol": 1.0,
+        "rtol": 0.5,
+        "nonfinite": "match",
+        "tolerances": {"y": {"atol": 2.0, "rtol": 0.0}},
+        "bands": ["x: low < 0 <= high"],
+        "argmax": ["z"],
+        "batch_size": 8,
+    }
 
 
 @pytest.mark.slow

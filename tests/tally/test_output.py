@@ -1,4 +1,4 @@
-"""Merge algebra and figures of an output's tally, made by hand; measured ones: tests/comparison."""
+"""Merge algebra and figures of an output's tally, made by hand."""
 
 import json
 import math

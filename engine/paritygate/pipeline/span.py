@@ -17,9 +17,10 @@ import numpy.typing as npt
 from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageResult
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import RunnerError
-from paritygate.core.plan import BatchDim, Plan
-from paritygate.core.tensors import Array, Batch, Block
+from paritygate.core.plan import Plan
+from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline.batches import Cut
 from paritygate.pipeline.contract import InputContract, Violation
 from paritygate.runners.base import Lease, Runner, RunnerSession
 from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
@@ -134,6 +135,7 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
         ids, ordinals = ids[keep], ordinals[keep]
         labels = {name: values[keep] for name, values in labels.items()}
         slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
+    inputs = {name: _read_only(array) for name, array in inputs.items()}
     first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
     hits = Hits(len(rejected), first)
     samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
@@ -194,6 +196,8 @@ class Lane:
         self._stop = stop or threading.Event()
         self._own: dict[str, RunnerSession] = {}
         self._buffers: dict[tuple[str, str], Array] = {}
+        dim = prepared.plan.table.dims.batch
+        self._cuts = {name: Cut.of(runner, dim) for name, runner in prepared.runners.items()}
 
     def __enter__(self) -> Lane:
         """Use it in a with statement, so that its sessions are closed."""
@@ -241,26 +245,25 @@ class Lane:
     def _run_batches(
         self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
     ) -> Side:
-        n = read.samples.count
-        sizes = runner.limits.batch_sizes
-        size = max(sizes) if sizes else n
-        dim = self._prepared.plan.table.dims.batch
-        gather = _Gather(self, runner.name, read, n)
-        for number, at in enumerate(range(0, n, size)):
+        cut = self._cuts[runner.name]
+        is_whole = cut.size is None or cut.size >= read.samples.count
+        gather = _Gather(self, runner.name, read)
+        at = 0
+        for batch in cut.batches(read.block, read.samples, read.inputs):
             if self._stop.is_set():
                 raise RunnerError("stopped")
-            batch = _batch(read, runner, number, at, min(size, n - at), _padding(dim, sizes, size))
             try:
                 lease = session.run(batch)
             except RunnerError as e:
                 gather.fail(at, batch.valid, str(e))
-                continue
-            if size >= n:
-                leases.callback(lease.release)
-            gather.take(at, batch.valid, lease, is_whole=size >= n)
-            if size < n:
-                lease.release()
-        return gather.side(size if sizes else 0)
+            else:
+                if is_whole:
+                    leases.callback(lease.release)
+                gather.take(at, batch.valid, lease, is_whole=is_whole)
+                if not is_whole:
+                    lease.release()
+            at += batch.valid
+        return gather.side(cut.size or 0)
 
     def buffer(self, runner: str, output: str, like: Array) -> Array:
         """This thread's block-sized buffer for an output, made anew when the dtype or shape is."""
@@ -275,12 +278,13 @@ class Lane:
 class _Gather:
     """Collects the answers of a block's batches into one array an output."""
 
-    def __init__(self, lane: Lane, runner: str, read: BlockInput, n: int) -> None:
+    def __init__(self, lane: Lane, runner: str, read: BlockInput) -> None:
+        n = read.samples.count
         self._lane = lane
         self._runner = runner
         self._read = read
         self._outputs: dict[str, Array] = {}
-        self._answered: Mask = np.zeros(n, np.bool_)
+        self._answered: Mask = np.ones(n, np.bool_)
         self._missing: Mask = np.zeros(n, np.bool_)
         self._error: FirstError | None = None
 
@@ -288,6 +292,7 @@ class _Gather:
         """A batch that raised costs its samples."""
         error = FirstError(int(self._read.samples.ordinals[at]), text, valid)
         self._error = error if self._error is None else self._error.merge(error)
+        self._answered[at : at + valid] = False
 
     def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> None:
         """Keep a batch's answers: the leased arrays as they are for a whole block, else copies."""
@@ -299,8 +304,8 @@ class _Gather:
                 rows = len(self._answered)
                 self._outputs[name] = self._lane.buffer(self._runner, name, array)[:rows]
             self._outputs[name][at : at + valid] = array[:valid]
-        self._answered[at : at + valid] = True if lease.present is None else lease.present
         if lease.present is not None:
+            self._answered[at : at + valid] = lease.present
             self._missing[at : at + valid] = ~lease.present
 
     def side(self, batch_size: int) -> Side:
@@ -308,44 +313,7 @@ class _Gather:
         return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
 
 
-def _padding(dim: BatchDim | None, sizes: tuple[int, ...] | None, full: int) -> BatchDim | None:
-    """How a tail is padded: to an approved size, else to the runner's own size."""
-    if sizes is None:
-        return None
-    return dim if dim is not None and dim.approves(full) else BatchDim(sizes=list(sizes))
-
-
-def _batch(
-    read: BlockInput, runner: Runner, number: int, at: int, valid: int, padding: BatchDim | None
-) -> Batch:
-    sizes = runner.limits.batch_sizes
-    size = valid
-    if padding is not None and sizes:
-        size = padding.padded(valid, max(sizes))
-    taken = read.inputs if runner.inputs is None else runner.inputs
-    inputs = {
-        name: _padded(read.inputs[name][at : at + valid], size)
-        for name in taken
-        if name in read.inputs
-    }
-    return Batch(
-        bucket=read.block.bucket,
-        number=number,
-        start=int(read.samples.ordinals[at]),
-        valid=valid,
-        size=size,
-        ids=read.samples.ids[at : at + valid],
-        inputs=inputs,
-    )
-
-
-def _padded(array: Array, size: int) -> Array:
-    """Repeat the last row up to `size` rows; read-only."""
-    if len(array) < size:
-        padded = np.empty((size, *array.shape[1:]), array.dtype)
-        padded[: len(array)] = array
-        padded[len(array) :] = array[-1]
-        array = padded
+def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view

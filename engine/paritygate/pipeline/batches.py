@@ -1,0 +1,71 @@
+"""Cut a block's samples into the batches of one runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from paritygate.comparison.rows import SampleRows
+from paritygate.core.plan import BatchDim
+from paritygate.core.tensors import Array, Batch, Block
+from paritygate.runners.base import Runner
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a runner's batches are cut; the same for every block.
+
+    Attributes:
+        names: inputs that the runner is given; None: all.
+        size: rows of a batch that isn't a tail; None: any number of samples is one batch.
+        padding: what a tail is padded to.
+    """
+
+    names: tuple[str, ...] | None
+    size: int | None
+    padding: BatchDim | None
+
+    @staticmethod
+    def of(runner: Runner, dim: BatchDim | None) -> Cut:
+        """The cut for a runner: a tail is padded to an approved size, else to the runner's own."""
+        names = None if runner.inputs is None else tuple(runner.inputs)
+        sizes = runner.limits.batch_sizes
+        if sizes is None:
+            return Cut(names, None, None)
+        size = max(sizes)
+        approved = dim if dim is not None and dim.approves(size) else BatchDim(sizes=list(sizes))
+        return Cut(names, size, approved)
+
+    def batches(
+        self, block: Block, samples: SampleRows, inputs: Mapping[str, Array]
+    ) -> Iterator[Batch]:
+        """The batches of a block's samples, in pack order.
+
+        Args:
+            block: the block.
+            samples: those of its samples that are run; at least one.
+            inputs: name -> `(n, *sample_shape)` of these samples, read-only.
+        """
+        names = inputs if self.names is None else self.names
+        taken = [(name, inputs[name]) for name in names if name in inputs]
+        size = self.size or samples.count
+        starts = samples.ordinals[::size].tolist()
+        for number, at in enumerate(range(0, samples.count, size)):
+            valid = min(size, samples.count - at)
+            parts = {name: array[at : at + valid] for name, array in taken}
+            rows = valid if self.padding is None else self.padding.padded(valid, size)
+            if rows > valid:
+                parts = {name: _pad(part, rows) for name, part in parts.items()}
+            ids = samples.ids[at : at + valid]
+            yield Batch(block.bucket, number, starts[number], valid, rows, ids, parts)
+
+
+def _pad(array: Array, size: int) -> Array:
+    """Repeat the last row up to `size` rows; read-only."""
+    padded: Array = np.empty((size, *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    padded[len(array) :] = array[-1]
+    padded.flags.writeable = False
+    return padded

@@ -20,6 +20,7 @@ from paritygate.pipeline.drive import drive
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary
 from paritygate.runfolder import RunFolder, encode_summary
+from paritygate.runners.environment import describe_environment
 from paritygate.tally.stage import StageTally, Tally
 
 _T = TypeVar("_T")
@@ -77,7 +78,10 @@ def execute(plan: Plan, options: Options) -> Outcome:
         callables=options.callables,
     )
     with ready.resources:
-        pending = _in_background(ready.prepared.pack.file_digests)
+        pending = _Pending(
+            digests=_in_background(ready.prepared.pack.file_digests),
+            environment=_in_background(describe_environment),
+        )
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
             return _execute(ready, options, folder, pending, started)
@@ -85,6 +89,14 @@ def execute(plan: Plan, options: Options) -> Outcome:
             if folder is not None:
                 folder.drop()
             raise
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """What the summary needs besides the run's results, made while the run goes on."""
+
+    digests: Future[tuple[str, ...]]
+    environment: Future[dict[str, object]]
 
 
 def _in_background(work: Callable[[], _T]) -> Future[_T]:
@@ -97,7 +109,7 @@ def _in_background(work: Callable[[], _T]) -> Future[_T]:
         except BaseException as e:  # handed to whoever asks for the result
             future.set_exception(e)
 
-    threading.Thread(target=body, name="paritygate-digest", daemon=True).start()
+    threading.Thread(target=body, name="paritygate-facts", daemon=True).start()
     return future
 
 
@@ -105,7 +117,7 @@ def _execute(
     ready: Preparation,
     options: Options,
     folder: RunFolder | None,
-    digests: Future[tuple[str, ...]],
+    pending: _Pending,
     started: float,
 ) -> Outcome:
     prepared = ready.prepared
@@ -124,7 +136,14 @@ def _execute(
         "startup_s": startup_s,
     }
     summary = build_summary(
-        ready, tally, judgement, shards, digests.result(), timing, options.stats
+        ready,
+        tally,
+        judgement,
+        shards,
+        pending.digests.result(),
+        pending.environment.result(),
+        timing,
+        options.stats,
     )
     path = None
     if folder is not None:

@@ -12,7 +12,6 @@ from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import Judgement
 from paritygate.pipeline.prepare import Preparation
 from paritygate.runfolder import SCHEMA_VERSION
-from paritygate.runners.environment import describe_environment
 from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import SliceTally, StageTally, Tally
 
@@ -23,6 +22,7 @@ def build_summary(
     judgement: Judgement,
     shards: Mapping[str, Mapping[str, object]],
     digests: Sequence[str],
+    environment: Mapping[str, object],
     timing: Mapping[str, float],
     stats: str,
 ) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def build_summary(
             for name, r in ready.prepared.runners.items()
         },
         "timing": dict(timing),
-        "environment": describe_environment(),
+        "environment": dict(environment),
     }
 
 

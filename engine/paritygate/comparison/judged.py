@@ -103,9 +103,8 @@ class Judged:
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         self.outputs[output], detail = elements.compare(ref, cand, ordinals)
         self.details[output] = detail = _spread_detail(detail, self.both)
-        for bits in np.unique(detail.rules):
-            for rule in rule_names(int(bits)):
-                self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
+        for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
+            self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             truth = self._truth(policy, decision)

@@ -27,8 +27,9 @@ def assert_parity(
 ) -> None:
     """Assert that two arrays agree: `|cand - ref| <= atol + rtol * |ref|` in float64.
 
-    Nothing is broadcast, flattened or cast: shapes and dtypes must be equal. NaN and infinities
-    are judged before the tolerance. 64-bit integers are compared exactly.
+    The tolerance is for floats; integers and bools are compared exactly. Nothing is broadcast,
+    flattened or cast: shapes and dtypes must be equal. NaN and infinities are judged before the
+    tolerance.
 
     Args:
         ref: array or nested list of any shape; or a mapping of names to such.
@@ -87,7 +88,13 @@ def _assert_mappings(ref: Any, cand: Any, tolerance: Tolerance) -> None:
 
 
 def _array(value: Any, name: str) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be lost; fill it first")
     array = np.asarray(value)
+    if array.dtype.kind == "f" and isinstance(value, list | tuple) and _has_large_int(value):
+        raise TypeError(
+            f"{name} is a list with integers beyond 2**53, which become floats; give an array"
+        )
     if array.dtype == np.float16:
         return array
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -96,6 +103,12 @@ def _array(value: Any, name: str) -> Array:
             f"{name} is {array.dtype}, which can't be judged; known: float16, {', '.join(DTYPES)}"
         )
     return array
+
+
+def _has_large_int(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_has_large_int(item) for item in value)
+    return isinstance(value, int) and abs(value) > 2**53
 
 
 def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
@@ -109,6 +122,8 @@ def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
     if ref.size == 0:
         return f"both arrays are empty (shape {ref.shape}), so nothing was compared"
     name = ref.dtype.name
+    if not is_float(name) and name != "float16":
+        tolerance = Tolerance()
     if name == "float16":  # every float16 is a float32
         ref, cand = ref.astype(np.float32), cand.astype(np.float32)
     comparer = ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape, "full")
@@ -121,9 +136,9 @@ def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
 def _describe(
     ref: Array, cand: Array, tolerance: Tolerance, tally: OutputTally, rules: int, dtype: str
 ) -> str:
-    share = tally.failing_elements / tally.elements
+    share = _share(tally.failing_elements, tally.elements)
     head = (
-        f"{tally.failing_elements} of {tally.elements} elements differ ({share:.3%}) beyond "
+        f"{tally.failing_elements} of {tally.elements} elements differ ({share}) beyond "
         f"atol {tolerance.atol:g} + rtol {tolerance.rtol:g} x |ref|; {dtype}{list(ref.shape)}, "
         f"{', '.join(rule_names(rules))}"
     )
@@ -135,6 +150,14 @@ def _describe(
         lines.append(f"  largest distance: {tally.max_ulp.value} ULP of {dtype}")
     lines += _nonfinite(ref, cand, tolerance)
     return "\n".join(lines)
+
+
+def _share(part: int, whole: int) -> str:
+    """A percentage that neither says nothing of one element nor everything of all but one."""
+    text = f"{part / whole:.3%}"
+    if text == "0.000%":
+        return "< 0.001%"
+    return "> 99.999%" if text == "100.000%" and part < whole else text
 
 
 def _element(ref: Array, worst: Extreme | None, tolerance: Tolerance) -> str:

@@ -110,6 +110,14 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
     """Every batch as arrays: the same names, dtypes and sample shapes, one number of rows each."""
     if not batches:
         raise PlanError([Problem("inputs", "is empty; give at least one dict of arrays")], "verify")
+    masked = [
+        Problem(f"inputs[{i}].{name}", "is a masked array, whose mask would be lost; fill it first")
+        for i, batch in enumerate(batches)
+        for name, value in batch.items()
+        if isinstance(value, np.ma.MaskedArray)
+    ]
+    if masked:
+        raise PlanError(masked, "verify")
     arrays = [{name: np.asarray(value) for name, value in batch.items()} for batch in batches]
     problems: list[Problem] = []
     first = arrays[0]
@@ -120,14 +128,14 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
         if set(batch) != set(first):
             problems.append(Problem(path, f"has {sorted(batch)}, the first has {sorted(first)}"))
             continue
-        problems += _check_batch(path, batch, first)
+        problems += _check_batch(path, batch, first, is_only=len(arrays) == 1)
     if problems:
         raise PlanError(problems, "verify")
     return arrays
 
 
 def _check_batch(
-    path: str, batch: Mapping[str, Array], first: Mapping[str, Array]
+    path: str, batch: Mapping[str, Array], first: Mapping[str, Array], *, is_only: bool
 ) -> list[Problem]:
     problems, rows = [], {}
     for name, array in batch.items():
@@ -147,6 +155,8 @@ def _check_batch(
                     f"{like.dtype}{list(like.shape[1:])}; call verify once a shape",
                 )
             )
+    if rows and not any(rows.values()) and not is_only:
+        problems.append(Problem(path, "has no rows; leave it out"))
     if len(set(rows.values())) > 1:
         problems.append(Problem(path, f"has inputs of unequal batch sizes: {rows}"))
     return problems

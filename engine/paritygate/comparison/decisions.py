@@ -331,10 +331,10 @@ def _check_classes(rule: DecisionRule, shape: tuple[int, ...], where: str) -> in
             f"{where}: a sample has shape {list(shape)}; this rule takes one argmax a sample and "
             "doesn't judge one for each position; it needs an output of shape [batch, classes]"
         )
-    if not shape or not shape[0]:
+    if not shape or shape[0] < 2:
         raise ValueError(
-            f"{where}: argmax needs a class axis with at least one class, but a sample has shape "
-            f"{list(shape)}"
+            f"{where}: argmax needs a class axis with at least two classes, but a sample has shape "
+            f"{list(shape)}; a single score is decided by bands"
         )
     if rule.axis not in (-1, 1):
         raise ValueError(f"{where}: axis is {rule.axis}; argmax takes the last axis, axis = -1")

@@ -72,7 +72,7 @@ class Judged:
         if ref is None or cand is None:
             for side, array in sides.items():
                 if array is None:
-                    self._mark("output.missing", f"{output} ({side})", self.both)
+                    self._mark("output.missing", f"{side}:{output}", self.both)
             return
         rule = self._structure_rule(output, tolerance, ref, cand)
         if rule:

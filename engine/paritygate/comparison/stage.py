@@ -31,16 +31,7 @@ class StageComparer:
 
     def tolerance(self, output: str, dtype: str) -> Tolerance | None:
         """The output's tolerance; None: the stage doesn't say how to judge it."""
-        if output in self.stage.tolerances:
-            return self.stage.tolerances[output]
-        if self.stage.default is None:
-            return None
-        return self.stage.default if is_float(dtype) else Tolerance()
-
-    def judges(self, output: str) -> bool:
-        """Whether the stage compares an output of this name, if both sides have it."""
-        named = output in self.stage.tolerances or self.stage.default is not None
-        return named and output not in self.stage.ignore
+        return self.stage.tolerance(output, is_float=is_float(dtype))
 
     def bind(
         self, output: str, ref: tuple[str, tuple[int, ...]], cand: tuple[str, tuple[int, ...]]
@@ -66,7 +57,7 @@ class StageComparer:
         return collect(judged, hint)
 
     def _output_names(self, ref: Side, cand: Side) -> list[str]:
-        decided = [output for output in self._rules if self.judges(output)]
+        decided = [output for output in self._rules if self.stage.judges(output)]
         names = dict.fromkeys([*self.stage.tolerances, *decided, *ref.outputs, *cand.outputs])
         return [n for n in names if n not in self.stage.ignore]
 

@@ -295,6 +295,17 @@ class Stage:
     flips: Mapping[str, int]
     is_self: bool
 
+    def tolerance(self, output: str, *, is_float: bool) -> Tolerance | None:
+        """How an output is judged; None: the stage doesn't say."""
+        if output in self.tolerances or self.default is None:
+            return self.tolerances.get(output)
+        return self.default if is_float else Tolerance(nonfinite=self.default.nonfinite)
+
+    def judges(self, output: str) -> bool:
+        """Whether an output of this name is compared, if both sides have it."""
+        named = output in self.tolerances or self.default is not None
+        return named and output not in self.ignore
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -475,7 +486,10 @@ def _cross_check(data: Mapping[str, Any], specs: Mapping[str, Any]) -> list[Prob
                     "has no tolerance; give outputs.NAME = { atol = ..., rtol = ... }",
                 )
             )
-        names.append(stage.get("name") or f"{stage.get('reference')}-{stage.get('candidate')}")
+        name = stage.get("name") or f"{stage.get('reference')}-{stage.get('candidate')}"
+        if stage.get("name") is None and not NAME.fullmatch(name):
+            problems.append(Problem(f"stages[{i}]", f"{name!r} can't name files; give it a name"))
+        names.append(name)
     problems += [
         Problem("stages", f"two stages are named {n!r}; give each a name of its own")
         for n in sorted({n for n in names if names.count(n) > 1})
@@ -507,24 +521,25 @@ def _finish(
             problems.append(Problem(f"stages[{i}].ignore", f"{name!r} also has a tolerance"))
     decisions = tuple(_decision(name, d, folder, problems) for name, d in table.decisions.items())
     for rule in decisions:
-        if not any(_judges(stage, rule.output) for stage in stages):
+        if not any(stage.judges(rule.output) for stage in stages):
             problems.append(
                 Problem(
                     f"decisions.{rule.name}.output", f"no stage compares an output {rule.output!r}"
                 )
             )
+    problems += [
+        Problem(f"outputs.{name}", "no stage compares an output of this name")
+        for name in table.outputs
+        if not any(stage.judges(name) for stage in stages)
+    ]
     outputs = {d.name: d.output for d in decisions}
     for i, stage in enumerate(stages):
         for name in stage.flips:
-            if not _judges(stage, outputs[name]):
+            if not stage.judges(outputs[name]):
                 problems.append(
                     Problem(f"stages[{i}].flips.{name}", "this stage doesn't compare its output")
                 )
     return specs, stages, decisions
-
-
-def _judges(stage: Stage, output: str) -> bool:
-    return output in stage.tolerances or (stage.default is not None and output not in stage.ignore)
 
 
 def _with_batch_size(spec: Any, batch: BatchDim | None, problems: list[Problem]) -> Any:

@@ -35,17 +35,23 @@ def for_rule(
     hits = tally.rules[(rule, subject)]
     message = _message(facts, stage, tally, rule, subject, hits)
     is_decision = rule == "decision.flip"
-    is_side = rule in ("sample.missing", "runner.error", "sample.rejected")
     return Reason(
         code=rule,
         message=message,
         stage=stage.stage.name,
-        output=None if is_decision or is_side else subject.partition(" (")[0],
+        output=_output_of(rule, subject),
         decision=subject if is_decision else None,
         count=hits.samples,
         ids=tuple(sample_id for _, sample_id in hits.first),
         next=NEXT.get(rule, ""),
     )
+
+
+def _output_of(rule: str, subject: str) -> str | None:
+    """The output that a rule is about: the subject, but for rules about a side or a decision."""
+    if rule in ("decision.flip", "sample.missing", "runner.error", "sample.rejected"):
+        return None
+    return subject.partition(":")[2] if rule == "output.missing" else subject
 
 
 def same_runner(stage: StageFacts) -> Reason:
@@ -80,7 +86,8 @@ def _message(
     if rule == "sample.rejected":
         return f"{total} were rejected: an input is out of range, NaN or infinite"
     if rule == "output.missing":
-        return f"output {subject} isn't answered, {of} can't be compared"
+        of_side, _, output = subject.partition(":")
+        return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"
     what = "dtypes" if rule == "dtype.mismatch" else "shapes"
     return f"output {subject!r}: the {what} of the two sides (or of the plan) differ for {of}"
 
@@ -112,13 +119,11 @@ def _tolerance(
     facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, output: str, of: str
 ) -> str:
     found = tally.outputs[output]
-    tolerance = stage.stage.tolerances.get(output) or stage.stage.default or Tolerance()
+    tolerance = stage.stage.tolerance(output, is_float=not found.integer) or Tolerance()
     cap = rule == "tolerance.hard_cap"
     worst = found.max_abs_error if cap or found.max_excess is None else found.max_excess
-    text = f"output {output!r}: {of} "
-    text += f"pass the hard cap max_abs {_number(tolerance.max_abs or 0.0)}" if cap else "exceed"
-    if not cap:
-        text += " the tolerance"
+    limit = f"hard cap max_abs {_number(tolerance.max_abs or 0.0)}" if cap else "tolerance"
+    text = f"output {output!r}: {of} exceed the {limit}"
     if worst is None:
         return text
     allowed = tolerance.atol + tolerance.rtol * abs(float(worst.ref))

@@ -29,6 +29,8 @@ def _list(facts: RunFacts) -> Iterator[str]:
 
 def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
     name = stage.stage.name
+    if stage.stage.is_self and stage.ref.identity == stage.cand.identity:
+        yield f"stage {name}: compares a thing with itself (self = true), no two things"
     for output in stage.stage.ignore:
         yield f"stage {name}: output {output} is ignored by the plan"
     if stage.tally is None:

@@ -35,7 +35,8 @@ class Cut:
         if sizes is None:
             return Cut(names, None, None)
         size = max(sizes)
-        approved = dim if dim is not None and dim.approves(size) else BatchDim(sizes=list(sizes))
+        may_choose = dim is not None and dim.approves(size) and not runner.limits.is_fixed
+        approved = dim if dim is not None and may_choose else BatchDim(sizes=list(sizes))
         return Cut(names, size, approved)
 
     def batches(

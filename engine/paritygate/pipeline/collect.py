@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 
 import pyarrow as pa
 
@@ -109,11 +110,12 @@ class Collector:
 
     def _decisions(self, stage: str) -> list[str]:
         comparer = next(s for s in self._prepared.stages if s.stage.name == stage)
-        return [r.name for r in self._prepared.plan.decisions if comparer.judges(r.output)]
+        return [r.name for r in self._prepared.plan.decisions if comparer.stage.judges(r.output)]
 
     def _write_stage(self, name: str, failed: int) -> dict[str, object]:
         assert self._folder is not None
-        rows = {r.ordinal: r for r in (*self._worst[name].rows(), *self._flips[name].rows())}
+        both = zip_longest(self._worst[name].rows(), self._flips[name].rows())
+        rows = {r.ordinal: r for pair in both for r in pair if r is not None}
         kept = _within_bytes(self._prepared, list(rows.values()))
         path = self._folder.failures / f"{name}-00000.arrow"
         facts: dict[str, object] = {
@@ -128,7 +130,8 @@ class Collector:
                 path,
                 kept,
                 self._decisions(name),
-                _columns(self._prepared),
+                _id_type(self._prepared),
+                _extra_columns(self._prepared),
                 lambda at: {n: pack.input(n, at, at + 1)[0] for n in pack.inputs},
                 lambda at: _extra(self._prepared, at),
                 {"paritygate.stage": name, "paritygate.plan": self._prepared.plan.digest()},
@@ -166,8 +169,8 @@ def _id_type(prepared: Prepared) -> pa.DataType:
     return pa.int64() if prepared.pack.id_kind == "int64" else pa.string()
 
 
-def _columns(prepared: Prepared) -> dict[str, pa.DataType]:
-    columns: dict[str, pa.DataType] = {"sample_id": _id_type(prepared)}
+def _extra_columns(prepared: Prepared) -> dict[str, pa.DataType]:
+    columns: dict[str, pa.DataType] = {}
     for name in prepared.label_columns:
         kind = prepared.pack.labels_of[name]
         columns[name] = pa.int64() if kind == "int64" else pa.string()

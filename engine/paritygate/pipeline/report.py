@@ -144,7 +144,7 @@ def _with_id(ready: Preparation, figure: Any) -> Any:
 
 
 def _output(ready: Preparation, stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:
-    tolerance = stage.tolerances.get(name) or stage.default
+    tolerance = stage.tolerance(name, is_float=not tally.integer)
     figures = {key: _with_id(ready, value) for key, value in tally.figures().items()}
     if tolerance is not None:
         figures["tolerance"] = {k: v for k, v in asdict(tolerance).items() if v is not None}

@@ -48,7 +48,8 @@ def write_shard(
     path: Path,
     rows: Sequence[KeptRow],
     decisions: Sequence[str],
-    columns: Mapping[str, pa.DataType],
+    id_type: pa.DataType,
+    extra: Mapping[str, pa.DataType],
     read_inputs: ReadInputs,
     read_extra: Extra,
     metadata: Mapping[str, str],
@@ -59,7 +60,9 @@ def write_shard(
         path: final path of the file.
         rows: the kept samples.
         decisions: decisions of the stage; each gets three columns.
-        columns: id, label and slice columns and their types.
+        id_type: type of the ids.
+        extra: label and slice columns of the pack and their types; one whose name the shard needs
+            for itself is named `pack.<name>`.
         read_inputs: ordinal -> `in.<name>` tensors of that sample.
         read_extra: ordinal -> label and slice values of that sample.
         metadata: what the shard belongs to.
@@ -76,7 +79,7 @@ def write_shard(
     try:
         for at in range(0, len(ordered), ROWS_PER_BATCH):
             part = ordered[at : at + ROWS_PER_BATCH]
-            batch = _batch(part, decisions, columns, shapes, read_inputs, read_extra)
+            batch = _batch(part, decisions, id_type, extra, shapes, read_inputs, read_extra)
             if writer is None:
                 meta = {"paritygate.shard_version": SHARD_VERSION, **metadata}
                 writer = PackWriter(path, batch.schema, meta, compression="zstd")
@@ -110,21 +113,21 @@ def _tensor_shapes(
 def _batch(
     rows: Sequence[KeptRow],
     decisions: Sequence[str],
-    columns: Mapping[str, pa.DataType],
+    id_type: pa.DataType,
+    extra: Mapping[str, pa.DataType],
     shapes: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]],
     read_inputs: ReadInputs,
     read_extra: Extra,
 ) -> pa.RecordBatch:
-    extra = [read_extra(row.ordinal) for row in rows]
+    more = [read_extra(row.ordinal) for row in rows]
     inputs = [read_inputs(row.ordinal) for row in rows]
+    own = {"sample_id": id_type, **_SCALARS, **_decision_columns(decisions)}
     arrays: dict[str, pa.Array[Any]] = {}
-    for name, kind in columns.items():
-        values = [
-            row.values[name] if name in row.values else more.get(name)
-            for row, more in zip(rows, extra, strict=True)
-        ]
-        arrays[name] = pa.array([_python(v) for v in values], kind)
-    for name, kind in {**_SCALARS, **_decision_columns(decisions)}.items():
+    for name, kind in extra.items():
+        is_taken = name in own or name in shapes
+        values = [_python(row[name]) for row in more]
+        arrays[f"pack.{name}" if is_taken else name] = pa.array(values, kind)
+    for name, kind in own.items():
         arrays[name] = pa.array([_python(row.values.get(name)) for row in rows], kind)
     for name, (dtype, shape) in shapes.items():
         if name.startswith("in."):

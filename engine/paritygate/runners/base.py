@@ -36,6 +36,7 @@ class Limits:
     Attributes:
         batch_sizes: rows that a batch may have; None: any number of rows in one call.
         thread_safe: several sessions may run at once.
+        is_fixed: a batch has exactly one of these sizes, whatever the plan approves.
         device: "cpu", "cuda", ...: where the work is done.
         process_wide: settings that hold for the whole process, as `name=value`.
     """
@@ -44,6 +45,7 @@ class Limits:
     thread_safe: bool
     device: str = "cpu"
     process_wide: tuple[str, ...] = ()
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     loaded = load_session(spec.name, path, options)
     wiring = wire_model(spec.name, options, loaded, context)
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
-    limits = Limits((size,), loaded.is_thread_safe, loaded.device)
+    is_fixed = wiring.fixed_batch is not None
+    limits = Limits((size,), loaded.is_thread_safe, loaded.device, is_fixed=is_fixed)
     runner = OrtRunner(spec.name, loaded, wiring, limits)
     settings = _settings(options, loaded, wiring, size)
     text = canonical_json(["onnxruntime", identity.digest, settings])

@@ -1,0 +1,31 @@
+"""The one table of cases: `bench/run.py` measures them, a test runs each once on tiny sizes."""
+
+from __future__ import annotations
+
+import itertools
+
+from bench.elements import Elements
+from bench.harness import NullRun
+from bench.joins import Join
+from bench.measure import Case
+from bench.memory import Memory
+from bench.sessions import PAIRS
+from bench.startup import Demo, Help
+
+CASES: tuple[Case, ...] = (
+    *(NullRun(batch, width) for batch, width in itertools.product((1, 32, 256), (1, 10, 1000))),
+    *PAIRS,
+    Help(),
+    Demo(),
+    *(
+        Elements(tier, dtype, width)
+        for tier in ("gate", "full")
+        for dtype in ("float32", "float64", "int32")
+        for width in (1, 10, 1000)
+    ),
+    Join("ascending ints"),
+    Join("shuffled ints"),
+    Join("strings"),
+    Memory("same order"),
+    Memory("shuffled"),
+)

@@ -1,0 +1,165 @@
+"""Elements compared: both tiers against plain NumPy that computes the same statistics.
+
+The second baseline is the limit that memory sets: one pass that reads both arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from bench.make import Array, close_to, random_values
+from bench.measure import Row, Scale, in_turn, seconds
+
+from paritygate.comparison.elements import ElementComparer
+from paritygate.core.policy import Tolerance
+
+ELEMENTS = 4_000_000
+BLOCK_BYTES = 1 << 20
+RANKED_WIDTH = 16
+
+
+@dataclass(frozen=True)
+class Elements:
+    """One output of one dtype and width, in blocks of about 1 MiB as in a run."""
+
+    tier: Literal["gate", "full"]
+    dtype: str
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"elements {self.tier}, {self.dtype} x {self.width}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.name, f"{self.name}, limit")
+
+    def measure(self, scale: Scale) -> list[Row]:
+        samples = max(1, scale.size(ELEMENTS, 4_000) // self.width)
+        ref = random_values(samples, (self.width,), self.dtype)
+        cand = close_to(ref)
+        tolerance = Tolerance(atol=1e-6, rtol=1e-6) if ref.dtype.kind == "f" else Tolerance(atol=1)
+        comparer = ElementComparer(tolerance, self.dtype, self.dtype, (self.width,), self.tier)
+        ordinals = np.arange(samples)
+        rows = max(1, BLOCK_BYTES // (ref.itemsize * self.width))
+        cuts = [slice(at, min(at + rows, samples)) for at in range(0, samples, rows)]
+        _check_same(comparer, tolerance, ref[cuts[0]], cand[cuts[0]], ordinals[cuts[0]])
+
+        def ours() -> None:
+            for cut in cuts:
+                comparer.compare(ref[cut], cand[cut], ordinals[cut])
+
+        def with_numpy() -> None:
+            for cut in cuts:
+                numpy_statistics(ref[cut], cand[cut], tolerance, self.tier)
+
+        def read() -> None:
+            for cut in cuts:
+                for array in (ref[cut], cand[cut]):
+                    array.view(np.int32).max()
+
+        works = {"ours": ours, "numpy": with_numpy, "read": read}
+        timed = {name: (lambda work=work: seconds(work)) for name, work in works.items()}
+        found = in_turn(scale, timed)
+        ns = {name: [1e9 * s / ref.size for s in values] for name, values in found.items()}
+        unit = "ns/element"
+        return [
+            Row.against(self.labels[0], ns["ours"], unit, ns["numpy"], "NumPy, same statistics"),
+            Row.against(self.labels[1], ns["ours"], unit, ns["read"], "reading both arrays"),
+        ]
+
+
+def numpy_statistics(ref: Array, cand: Array, tolerance: Tolerance, tier: str) -> dict[str, Any]:
+    """What `ElementComparer` finds out, written with whole arrays."""
+    is_float = ref.dtype.kind == "f"
+    wide = np.float64 if is_float else np.int64
+    r, c = ref.astype(wide), cand.astype(wide)
+    found: dict[str, Any] = {}
+    signed, allowed = c - r, tolerance.atol + tolerance.rtol * np.abs(r)
+    if is_float:
+        classes = [_classes(values) for values in (r, c)]
+        found["classes"] = np.bincount((classes[0] * 4 + classes[1]).reshape(-1), minlength=16)
+        finite = (classes[0] == 0) & (classes[1] == 0)
+        signed = np.where(finite, signed, np.nan)
+    error = np.abs(signed)
+    failing = ~(error <= allowed)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.where(error == 0, 0.0, error / allowed)
+    known = np.where(np.isnan(excess), -1.0, excess)
+    worst = known.argmax(axis=1)
+    rows = np.arange(len(r))
+    found |= {
+        "failing": failing.sum(axis=1),
+        "failing_elements": int(failing.sum()),
+        "worst": (worst, known[rows, worst], error[rows, worst]),
+        "max_error": (int(np.nanargmax(error)), float(np.nanmax(error))),
+        "max_excess": (int(known.argmax()), float(known.max())),
+        "sums": [float(np.nansum(error)), float(np.nansum(signed))],
+    }
+    if tier == "full":
+        found |= _full_tier(r, signed, error, cand, is_float)
+    return found
+
+
+def _full_tier(r: Any, signed: Any, error: Any, cand: Array, is_float: bool) -> dict[str, Any]:
+    e = signed.astype(np.float64)
+    magnitude = np.abs(e).reshape(-1)
+    magnitude = magnitude[~np.isnan(magnitude)]
+    bins = np.where(magnitude == 0, 0, 1 + (magnitude.view(np.int64) >> 49))
+    found: dict[str, Any] = {"histogram": np.bincount(bins, minlength=16_378)}
+    found["squared_errors"] = float(np.nansum(e * e))
+    if not is_float:
+        return found
+    valid = ~np.isnan(e)
+    found["squared_refs"] = float((r * r)[valid].sum())
+    found["ref_errors"] = float((r * e)[valid].sum())
+    steps = _ulp_steps(r.astype(cand.dtype), cand)
+    far = np.where(np.abs(r) >= 1e-6, steps, 0)
+    found["ulp"] = [(int(s.argmax()), int(s.max())) for s in (steps, far)]
+    if r.shape[1] >= RANKED_WIDTH:
+        energy, noise = np.nansum(r * r, axis=1), np.nansum(e * e, axis=1)
+        cross = np.nansum(r * e, axis=1)
+        length = np.sqrt(energy * (energy + 2 * cross + noise))
+        apart = (energy * noise - cross * cross) / (length * (length + energy + cross))
+        found["ranks"] = [
+            (int(figure.argmax()), float(figure.max())) for figure in (noise / energy, apart)
+        ]
+    return found
+
+
+def _classes(values: Any) -> Any:
+    classes = np.zeros(values.shape, np.int8)
+    classes[np.isnan(values)] = 1
+    classes[values == np.inf] = 2
+    classes[values == -np.inf] = 3
+    return classes
+
+
+def _ulp_steps(ref: Array, cand: Array) -> Any:
+    whole = np.int32 if ref.dtype == np.float32 else np.int64
+    lowest = np.int64(np.iinfo(whole).min)
+    bits = [values.view(whole).astype(np.int64) for values in (ref, cand)]
+    places = [np.where(b >= 0, b, lowest - b) for b in bits]
+    return np.abs(places[0] - places[1])
+
+
+def _check_same(
+    comparer: ElementComparer, tolerance: Tolerance, ref: Array, cand: Array, ordinals: Any
+) -> None:
+    """Both sides of the measurement must have found the same."""
+    tally, detail = comparer.compare(ref, cand, ordinals)
+    found = numpy_statistics(ref, cand, tolerance, comparer.stats)
+    assert tally.max_abs_error is not None
+    assert tally.max_excess is not None
+    assert tally.failing_elements == found["failing_elements"]
+    assert np.array_equal(detail.failing_elements, found["failing"])
+    assert np.array_equal(detail.worst_index, found["worst"][0])
+    assert float(tally.max_abs_error.value) == found["max_error"][1]
+    assert float(tally.max_excess.value) == found["max_excess"][1]
+    if comparer.stats == "full":
+        assert np.array_equal(tally.histogram.counts, found["histogram"])
+    if comparer.stats == "full" and not comparer.integer:
+        assert tally.max_ulp is not None
+        assert int(tally.max_ulp.value) == found["ulp"][0][1]

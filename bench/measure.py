@@ -1,0 +1,147 @@
+"""Rounds of timings in turn, and the rows that they become."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import paritygate
+from paritygate.api import RunResult
+
+Judged = Literal["ratio", "ours"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much to measure: for figures, or only to see that it works.
+
+    Attributes:
+        folder: where packs and models are made.
+        quick: smallest sizes, one round.
+    """
+
+    folder: Path
+    quick: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Interleaved rounds, of which the median is told."""
+        return 1 if self.quick else 9
+
+    def size(self, full: int, quick: int) -> int:
+        """One of two sizes."""
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Median and range of some rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Figure:
+        """The figure of one value a round."""
+        return Figure(statistics.median(values), min(values), max(values))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        label: what was measured; unique.
+        ours: our figure.
+        unit: its unit.
+        base: the baseline's figure, of the same unit and rounds; None: there is none.
+        baseline: what the baseline is.
+        ratio: ours over the baseline, round by round.
+        limit: largest median allowed.
+        limited: what the limit is about.
+    """
+
+    label: str
+    ours: Figure
+    unit: str
+    base: Figure | None = None
+    baseline: str = ""
+    ratio: Figure | None = None
+    limit: float | None = None
+    limited: Judged = "ours"
+
+    @staticmethod
+    def of(label: str, ours: Sequence[float], unit: str, limit: float | None = None) -> Row:
+        """A figure by itself."""
+        return Row(label, Figure.of(ours), unit, limit=limit)
+
+    @staticmethod
+    def against(
+        label: str,
+        ours: Sequence[float],
+        unit: str,
+        base: Sequence[float],
+        baseline: str,
+        *,
+        limit: float | None = None,
+        limited: Judged = "ratio",
+    ) -> Row:
+        """A figure beside one that was measured in the same rounds."""
+        ratio = [o / b for o, b in zip(ours, base, strict=True)]
+        found = Figure.of(ours), Figure.of(base), Figure.of(ratio)
+        return Row(label, found[0], unit, found[1], baseline, found[2], limit, limited)
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the limit, if there is one, is kept."""
+        judged = self.ratio if self.limited == "ratio" and self.ratio is not None else self.ours
+        return self.limit is None or judged.median <= self.limit
+
+
+class Case(Protocol):
+    """Something to measure: its name, the labels of its rows, and how."""
+
+    @property
+    def name(self) -> str:
+        """Unique name."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the rows that `measure` gives."""
+
+    def measure(self, scale: Scale) -> list[Row]:
+        """Measure."""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def run_seconds(plan: Mapping[str, Any], threads: int) -> tuple[float, RunResult]:
+    """Wall time of a run less its start (`timing.startup_s`), and its result."""
+    started = time.perf_counter()
+    result = paritygate.run(plan, out=None, threads=threads)
+    whole = time.perf_counter() - started
+    return whole - float(result.summary["timing"]["startup_s"]), result
+
+
+def in_turn(scale: Scale, works: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Let each work measure itself once a round; every other round goes backwards.
+
+    One round goes before that isn't counted, so that caches, kernels and sessions are warm.
+    """
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for work in () if scale.quick else works.values():
+        work()
+    for number in range(scale.rounds):
+        for name in list(works)[:: 1 if number % 2 == 0 else -1]:
+            found[name].append(works[name]())
+    return found

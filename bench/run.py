@@ -1,0 +1,128 @@
+"""Measure, and print a table: our figure, the baseline's of the same rounds, and their ratio.
+
+    python bench/run.py [--quick] [--only NAME] [--record]
+
+Every figure is a median over interleaved rounds with its range. Nothing is written but stdout and,
+with --record, bench/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.measure import Case, Figure, Row, Scale
+
+from paritygate.runners.environment import describe_environment
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+HEAD = ("what", "ours", "unit", "baseline", "what it is", "ratio", "allowed")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure what was asked for; 1 if an allowed figure is exceeded, unless quick."""
+    args = _parser().parse_args(argv)
+    load = os.getloadavg()
+    with tempfile.TemporaryDirectory(prefix="paritygate-bench-") as folder:
+        # Compiled kernels too go there, and Numba reads its setting when it is imported.
+        for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+            os.environ[name] = folder
+        from bench.cases import CASES
+
+        chosen = [case for case in CASES if not args.only or args.only in case.name]
+        if not chosen:
+            print(f"--only {args.only!r}: in no name of these:", file=sys.stderr)
+            print(*(case.name for case in CASES), sep="\n", file=sys.stderr)
+            return 2
+        rows = measure(chosen, Scale(Path(folder), args.quick))
+    missed = [] if args.quick else [row.label for row in rows if not row.is_met]
+    for label in missed:
+        print(f"more than allowed: {label}")
+    if args.record:
+        RESULTS.write_text(document(rows, load), encoding="utf-8")
+    return 1 if missed else 0
+
+
+def measure(cases: Sequence[Case], scale: Scale) -> list[Row]:
+    """Measure cases, each row printed as soon as it is there."""
+    rows: list[Row] = []
+    print(line(HEAD), rule(), sep="\n", flush=True)
+    for case in cases:
+        for row in case.measure(scale):
+            rows.append(row)
+            print(line(cells(row)), flush=True)
+    return rows
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Measure paritygate against baselines.")
+    parser.add_argument("--quick", action="store_true", help="once, on tiny sizes; judges nothing")
+    parser.add_argument("--only", metavar="NAME", help="cases whose name contains this")
+    parser.add_argument("--record", action="store_true", help="also write bench/RESULTS.md")
+    return parser
+
+
+def line(texts: Sequence[str]) -> str:
+    """One line of a Markdown table."""
+    return f"| {' | '.join(texts)} |"
+
+
+def rule() -> str:
+    """The line below the head."""
+    return line(["---"] * len(HEAD))
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row as text."""
+    allowed = ""
+    if row.limit is not None:
+        sign = "≤" if row.is_met else "exceeds"
+        allowed = f"{sign} {row.limit:g}" + (f" {row.unit}" if row.limited == "ours" else "")
+    return (
+        row.label,
+        spread(row.ours),
+        row.unit,
+        spread(row.base),
+        row.baseline,
+        spread(row.ratio),
+        allowed,
+    )
+
+
+def spread(figure: Figure | None) -> str:
+    """Median and range."""
+    if figure is None:
+        return ""
+    return f"{figure.median:.3g} ({figure.low:.3g}–{figure.high:.3g})"
+
+
+def document(rows: Sequence[Row], load: tuple[float, float, float]) -> str:
+    """RESULTS.md."""
+    found = describe_environment()
+    cpu, versions = found["cpu"], found["versions"]
+    assert isinstance(cpu, dict)
+    assert isinstance(versions, dict)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    table = "\n".join([line(HEAD), rule(), *(line(cells(row)) for row in rows)])
+    return f"""# Results
+
+Written by `python bench/run.py --record`. Each figure is the median of interleaved rounds with its
+range; a ratio is ours over the baseline of the same round, so that below 1 is faster (or smaller)
+than the baseline. "allowed" is about the figure where it has a unit, else about the ratio.
+
+- {today}; {cpu["model"]}, {cpu["usable_cores"]} usable cores; load before the start {load[0]:.1f}
+- Python {found["python"]}, {", ".join(f"{k} {v}" for k, v in versions.items() if v)}
+
+{table}
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

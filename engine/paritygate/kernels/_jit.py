@@ -1,7 +1,8 @@
 """Every Numba option in one place.
 
 `jit` compiles a loop, `scalar` a rule for one element that is inlined into loops. Neither has
-`fastmath`: the flag would let a decision compile to a fused multiply-add.
+`fastmath`: the flag would let a decision compile to a fused multiply-add. Neither counts references
+to arrays: kernels make none, and counting costs more than judging where a sample is one element.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def _compile(function: F, **options: Any) -> F:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            compiled = numba.njit(error_model="numpy", boundscheck=False, **options)(function)
+            compiled = numba.njit(error_model="numpy", boundscheck=False, _nrt=False, **options)(
+                function
+            )
         finally:
             config.CACHE_DIR = before
     return cast(F, compiled)

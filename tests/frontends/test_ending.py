@@ -75,6 +75,8 @@ def test_json_is_a_summary_that_could_not_judge(capsys: pytest.CaptureFixture[st
         (Interrupted("interrupted; no verdict"), 130, "unjudged", "run.interrupted"),
         (KeyboardInterrupt(), 130, "unjudged", "run.interrupted"),
         (MemoryError(), 2, "unjudged", "internal.error"),
+        (SystemExit(0), 2, "unjudged", "internal.error"),
+        (GeneratorExit(), 2, "unjudged", "internal.error"),
         (ZeroDivisionError("a\nb"), 2, "unjudged", "internal.error"),
     ],
 )

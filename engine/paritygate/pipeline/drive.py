@@ -163,7 +163,7 @@ class _Threads:
             body()
         except BaseException as e:  # handed to the caller, who raises it
             if not self._stop.is_set():
-                self._results.put(e)
+                self._results.put(_as_fault(e))
 
     def _read(self) -> None:
         for block in self._blocks:
@@ -192,3 +192,12 @@ class _Threads:
                 if item is None:
                     return
                 self._results.put(lane.run_block(item, self.hints))
+
+
+def _as_fault(error: BaseException) -> Exception:
+    """What ended a thread, as what ends no process by itself: not `SystemExit` and its like."""
+    if isinstance(error, Exception):
+        return error
+    fault = RuntimeError(f"{type(error).__name__} ended a thread: {error}")
+    fault.__cause__ = error
+    return fault

@@ -1,4 +1,8 @@
-"""Kind `python`: a function from a dict of arrays to a dict of arrays."""
+"""Kind `python`: a function from a dict of arrays to a dict of arrays.
+
+Whatever a function raises, `SystemExit` too, costs its batch. A function that ends the process
+itself (`os._exit`, a crash in native code) ends the gate without a verdict.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +40,8 @@ from paritygate.runners.options import RunnerOptions, did_you_mean
 Function = Callable[[dict[str, Array]], object]
 _CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _IMPORTING = threading.RLock()
+# Two functions may share state, such as that of their module.
+_ONE_AT_A_TIME = threading.Lock()
 _TEXT_LIMIT = 600
 
 
@@ -45,8 +51,10 @@ class Options(RunnerOptions):
     Attributes:
         call: `module:function`, looked up in the plan's folder first.
         batch_size: rows of a batch; None: 256.
-        outputs: names of the outputs, needed where the function returns a plain array.
-        thread_safe: the function may be called from several threads at once.
+        outputs: names of the outputs, in order, needed where the function returns a plain array
+            or a sequence of arrays.
+        thread_safe: the function may be called from several threads at once; else no other
+            function that doesn't say so runs at the same time.
     """
 
     call: StrictStr
@@ -68,7 +76,10 @@ class Options(RunnerOptions):
 
 
 class PythonRunner(Runner):
-    """A function that is called with name -> read-only array and returns name -> array."""
+    """A function that is called with name -> read-only array and returns name -> array.
+
+    The arrays are copies of its own: native code heeds no read-only flag.
+    """
 
     def __init__(
         self,
@@ -92,7 +103,7 @@ class PythonRunner(Runner):
         self.function = function
         self.output_names = tuple(outputs)
         self.constants = dict(constants or {})
-        self.lock: Any = nullcontext() if limits.thread_safe else threading.Lock()
+        self.lock: Any = nullcontext() if limits.thread_safe else _ONE_AT_A_TIME
 
     @classmethod
     def from_callable(
@@ -110,7 +121,8 @@ class PythonRunner(Runner):
         Args:
             name: the runner's name.
             function: takes a dict of read-only arrays, returns a dict of arrays.
-            outputs: names of the outputs; one name if the function returns a plain array.
+            outputs: names of the outputs, in order, of a function that returns a plain array or a
+                sequence of arrays.
             batch_size: rows of a batch; None: any number.
             thread_safe: the function may be called from several threads at once.
             constants: inputs that are the same for all samples.
@@ -141,18 +153,18 @@ class _PythonSession(RunnerSession):
 
     def _run_impl(self, batch: Batch) -> Lease:
         python = self._python
-        inputs = {**python.constants, **batch.inputs}
+        given = {**python.constants, **batch.inputs}
         where = describe_batch(python.name, batch)
         try:
             with python.lock:
-                answer = python.function(inputs)
+                answer = python.function({name: _private(array) for name, array in given.items()})
                 outputs = _own(where, answer, python.output_names)
         except RunnerError:
             raise
-        except Exception as e:  # whatever a user's function raises
-            text = " ".join(str(e).split())[:_TEXT_LIMIT]
-            at = _line_of(e)
-            raise RunnerError(f"{where}: {type(e).__name__}: {text}{at}") from None
+        except BaseException as e:  # whatever a user's function raises
+            if _is_interrupt(e):
+                raise
+            raise RunnerError(f"{where}: {_told(e)}") from None
         return Lease(outputs)
 
 
@@ -167,7 +179,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     module = _import(spec.name, module_name, context.folder)
     function: Any = module
     for part in attribute.split("."):
-        if not hasattr(function, part):
+        if not _has(spec.name, function, part):
             known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
             raise RunnerLoadError(
                 spec.name,
@@ -210,6 +222,13 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]
                 'outputs = ["y"]'
             )
         answer = {names[0]: answer}
+    if isinstance(answer, list | tuple) and names:
+        if len(answer) != len(names):
+            raise RunnerError(
+                f"{where}: returned {len(answer)} outputs for the {len(names)} names "
+                f"{', '.join(names)}; name each in the order in which they are returned"
+            )
+        answer = dict(zip(names, answer, strict=True))
     if not isinstance(answer, Mapping):
         raise RunnerError(
             f"{where}: returned a {type(answer).__name__}; return a dict of name -> array"
@@ -224,6 +243,38 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]
         name: value.copy(order="C") if isinstance(value, np.ndarray) else value
         for name, value in answer.items()
     }
+
+
+def _private(array: Array) -> Array:
+    """A read-only copy: what is given is shared with the other runners, or lies in a file."""
+    own: Array = np.array(array, order="C", copy=True)
+    own.flags.writeable = False
+    return own
+
+
+def _has(runner: str, owner: object, name: str) -> bool:
+    """Whether there is an attribute; a module may have a `__getattr__` of its own."""
+    try:
+        return hasattr(owner, name)
+    except BaseException as e:
+        if _is_interrupt(e):
+            raise
+        raise RunnerLoadError(runner, f"runners.{runner}.call: {name!r}: {_told(e)}") from None
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether it is the user's own: Python hands signals to the main thread alone."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_main
+
+
+def _told(error: BaseException) -> str:
+    """What was raised, and where; `SystemExit: 0` for `sys.exit(0)`."""
+    try:
+        text = " ".join(str(error).split())[:_TEXT_LIMIT]
+    except Exception:  # an error whose own text fails
+        text = ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{_line_of(error)}"
 
 
 def _line_of(error: BaseException) -> str:
@@ -253,11 +304,10 @@ def _import(runner: str, name: str, folder: Path) -> ModuleType:
                 is_plan_fault=True,
             ) from None
         raise RunnerLoadError(runner, f"{where}: importing {name!r}: {e}") from None
-    except Exception as e:  # whatever a user's module raises
-        text = " ".join(str(e).split())[:_TEXT_LIMIT]
-        raise RunnerLoadError(
-            runner, f"{where}: importing {name!r}: {type(e).__name__}: {text}{_line_of(e)}"
-        ) from None
+    except BaseException as e:  # whatever a user's module raises
+        if _is_interrupt(e):
+            raise
+        raise RunnerLoadError(runner, f"{where}: importing {name!r}: {_told(e)}") from None
     _check_origin(runner, where, module, file)
     return module
 

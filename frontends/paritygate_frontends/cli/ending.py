@@ -30,7 +30,7 @@ def finish(work: Callable[[], int], as_json: bool = False) -> NoReturn:
     """
     try:
         code = work()
-    except (Exception, KeyboardInterrupt) as e:
+    except BaseException as e:  # not even SystemExit(0) is a verdict
         code = explain(e, as_json)
     raise typer.Exit(code)
 

@@ -24,6 +24,7 @@ from numba.core import config as numba_config
 config: Any = numba_config  # its attributes are made at run time
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ALWAYS: dict[str, Any] = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
 _lock = threading.Lock()
 
 
@@ -44,9 +45,7 @@ def _compile(function: F, **options: Any) -> F:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(cache_folder())
         try:
-            compiled = numba.njit(error_model="numpy", boundscheck=False, _nrt=False, **options)(
-                function
-            )
+            compiled = numba.njit(**_ALWAYS, **options)(function)
         finally:
             config.CACHE_DIR = before
     return cast(F, compiled)

@@ -14,7 +14,9 @@ MESSAGE_LIMIT = 2000
 def main(path: str) -> None:
     """Check the model at `path`, fully, and print `{"ok": ..., "message": ...}`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_LIMIT, OUTPUT_LIMIT))
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = OUTPUT_LIMIT if hard == resource.RLIM_INFINITY else min(OUTPUT_LIMIT, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     import onnx.checker
 
     try:

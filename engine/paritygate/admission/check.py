@@ -22,10 +22,17 @@ _STDERR_SHOWN = 500
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Whether a model is well-formed, and otherwise one sentence that says what is wrong."""
+    """Whether a model is well-formed, and otherwise one sentence that says what is wrong.
+
+    Attributes:
+        ok: it is well-formed.
+        message: what is wrong.
+        is_judged: False where the check itself failed, which says nothing about the model.
+    """
 
     ok: bool
     message: str
+    is_judged: bool = True
 
 
 class PendingCheck:
@@ -83,7 +90,9 @@ class PendingCheck:
             answer = json.loads(self._stdout.read())
             ok, message = answer["ok"] is True and code == 0, str(answer["message"])
         except (ValueError, KeyError, TypeError):
-            return self._failed(f"the structure check ended with exit code {code} and no answer")
+            return self._failed(
+                f"the structure check ended with exit code {code} and no answer", is_judged=False
+            )
         if ok:
             return CheckResult(True, "")
         if not message:
@@ -92,11 +101,11 @@ class PendingCheck:
             False, f"{self.path}: {' '.join(message.split())}{_link_hint(self.path)}"
         )
 
-    def _failed(self, what: str) -> CheckResult:
+    def _failed(self, what: str, *, is_judged: bool = True) -> CheckResult:
         self._stderr.seek(0)
         text = self._stderr.read(1 << 16).decode(errors="replace").strip()
         tail = f": {text[-_STDERR_SHOWN:]}" if text else ""
-        return CheckResult(False, f"{self.path}: {what}{tail}")
+        return CheckResult(False, f"{self.path}: {what}{tail}", is_judged)
 
 
 def start_check(path: Path, timeout_s: float = TIMEOUT_S) -> PendingCheck:

@@ -81,6 +81,7 @@ class _Collecting:
             missing=missing,
             errors=errors,
             rules=rules,
+            layouts=self.judged.layouts,
             undeclared=self.judged.undeclared,
             outputs=self.judged.outputs,
             decisions=self.judged.tallies,

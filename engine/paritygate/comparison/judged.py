@@ -38,6 +38,7 @@ class Judged:
         self.tallies: dict[str, DecisionTally] = {}
         self.decided: dict[str, DecisionDetail] = {}
         self.undeclared: dict[tuple[str, str], int] = {}
+        self.layouts: dict[tuple[str, str, str], int] = {}
         self.both: Mask = np.ones(n, np.bool_)
 
     def align(self) -> None:
@@ -77,6 +78,7 @@ class Judged:
         rule = self._structure_rule(output, tolerance, ref, cand)
         if rule:
             self._mark(rule, output, self.both)
+            self.layouts[(output, _layout(ref), _layout(cand))] = int(self.both.sum())
             return
         self._judge_pair(output, tolerance, self._aligned(ref), self._aligned(cand))
 
@@ -116,6 +118,10 @@ class Judged:
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
         return None if labels is None else comparer.truth_codes(labels[self.both])
+
+
+def _layout(array: Array) -> str:
+    return f"{array.dtype}[{', '.join(map(str, ('batch', *array.shape[1:])))}]"
 
 
 def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:

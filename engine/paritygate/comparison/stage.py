@@ -71,6 +71,10 @@ class StageComparer:
         """The comparer for an output of these dtypes and this sample shape, made once."""
         key = (output, ref, cand, shape)
         if key not in self._elements:
+            if is_float(ref) and output in self.stage.unstated:
+                path = f"stages.{self.stage.name}.outputs.{output}"
+                problem = Problem(path, f"is {ref}; give atol and rtol (0 is a value)")
+                raise PlanError([problem], self.plan.source)
             try:
                 made = ElementComparer(tolerance, ref, cand, shape, self._stats)
             except ValueError as e:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+SHOWN_PROBLEMS = 50
+
 
 class ParityError(Exception):
     """Base of all errors that paritygate raises on purpose.
@@ -39,7 +41,10 @@ class PlanError(ParityError):
         self.source = source
         count = len(self.problems)
         head = f"{source}: {count} problem{'s' if count != 1 else ''}"
-        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]))
+        lines = [f"  {p}" for p in self.problems[:SHOWN_PROBLEMS]]
+        if count > SHOWN_PROBLEMS:
+            lines.append(f"  and {count - SHOWN_PROBLEMS} more")
+        super().__init__("\n".join([head, *lines]))
 
 
 class GoldenError(ParityError):

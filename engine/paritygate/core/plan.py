@@ -7,6 +7,7 @@ its digest identifies the policy.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
@@ -40,7 +41,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class ToleranceTable(_Table):
@@ -284,6 +285,7 @@ class Stage:
         ignore: outputs that are deliberately not judged; listed with the verdict.
         flips: decision name -> allowed flips.
         is_self: the two sides may be the same thing.
+        unstated: outputs whose entry gives no atol and rtol, which a float output needs.
     """
 
     name: str
@@ -294,6 +296,7 @@ class Stage:
     ignore: tuple[str, ...]
     flips: Mapping[str, int]
     is_self: bool
+    unstated: frozenset[str] = frozenset()
 
     def tolerance(self, output: str, *, is_float: bool) -> Tolerance | None:
         """How an output is judged; None: the stage doesn't say."""
@@ -381,7 +384,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     Raises:
         PlanError: an entry that isn't `path=value`, or a path that can't be set.
     """
-    data = json.loads(json.dumps(data, default=str))
+    data = copy.deepcopy(data)
     problems = []
     for entry in overrides:
         path, sign, text = entry.partition("=")
@@ -416,7 +419,7 @@ def parse_plan(
     try:
         table = PlanTable.model_validate(data)
     except ValidationError as e:
-        problems += [_describe(error) for error in e.errors()]
+        problems += _once([_describe(error) for error in e.errors()])
     specs, runner_problems = _parse_runners(data, folder, parse_runner)
     problems += runner_problems
     problems += _cross_check(data, specs)
@@ -513,6 +516,7 @@ def _finish(
             ignore=tuple(s.ignore),
             flips=dict(s.flips),
             is_self=s.self_,
+            unstated=frozenset(name for name, t in s.outputs.items() if t.atol is None),
         )
         for s in table.stages
     )
@@ -611,19 +615,66 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
 )
 
 
+_UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
+_WORDS = {
+    "string_type": "is a text",
+    "float_type": "is a number",
+    "int_type": "is a whole number",
+    "bool_type": "is true or false",
+    "list_type": "is a list",
+    "dict_type": "is a table",
+    "model_type": "is a table",
+    "model_attributes_type": "is a table",
+    "too_short": "is empty; give at least one",
+}
+
+
 def _describe(error: Any) -> Problem:
     loc = tuple(error["loc"])
-    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in _shown(loc)).lstrip(".")
     if error["type"] == "extra_forbidden":
         return Problem(path, f"isn't a known key{_mean(str(loc[-1]), _known_keys(loc[:-1]))}")
     if error["type"] == "missing":
         return Problem(path, "is missing")
-    message = error["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
+    message = _WORDS.get(error["type"])
+    if message is None:
+        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+        message = message[0].lower() + message[1:]
     found = error.get("input")
-    if isinstance(found, str | int | float | bool):
-        message += f" (found {found!r})"
-    return Problem(path, message)
+    if not isinstance(found, str | int | float | bool):
+        found = {dict: "a table", list: "a list", type(None): "nothing"}.get(type(found))
+        return Problem(path, f"{message} (found {found})" if found else message)
+    return Problem(path, f"{message} (found {found!r})")
+
+
+def _shown(loc: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A location without the names of the alternatives of a field that takes several types."""
+    return tuple(
+        part
+        for depth, part in enumerate(loc)
+        if not (isinstance(part, str) and _UNION_TAG.fullmatch(part) and _is_field(loc[:depth]))
+    )
+
+
+def _is_field(loc: tuple[Any, ...]) -> bool:
+    """Whether a location ends at a field of a table, whose further parts aren't keys."""
+    field = loc[-1] if loc else None
+    if isinstance(field, int) and len(loc) > 1:
+        return _is_field(loc[:-1])
+    return isinstance(field, str) and field in _known_keys(loc[:-1]) and field not in _MAPS
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    """One problem a path: of several alternatives that don't fit, all are told in one line."""
+    by_path: dict[str, list[str]] = {}
+    for problem in problems:
+        by_path.setdefault(problem.path, []).append(problem.message)
+    return [
+        Problem(path, " or ".join(dict.fromkeys(messages))) for path, messages in by_path.items()
+    ]
+
+
+_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips")
 
 
 def _known_keys(loc: tuple[Any, ...]) -> list[str]:

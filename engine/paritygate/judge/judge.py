@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from paritygate.core.verdict import Reason, Verdict
@@ -55,9 +56,9 @@ def _judge_stage(facts: RunFacts, stage: StageFacts) -> Iterator[Reason]:
     if stage.tally is None:
         return
     tally = stage.tally
-    yield from _judge_evidence(facts, stage, tally)
     yield from _judge_structure(stage, tally)
     yield from _judge_rules(facts, stage, tally)
+    yield from _judge_evidence(facts, stage, tally)
 
 
 def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
@@ -67,7 +68,7 @@ def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
         code, text = side.load_failure or ("", "")
         yield Reason(
             code,
-            f"runner {side.name!r} could not be loaded: {text}",
+            text if text.startswith("runner ") else f"runner {side.name!r}: {text}",
             stage=name,
             next="mend the model or its options; the stage can't be judged without it",
         )
@@ -86,6 +87,9 @@ def _findings(stage: str, side: SideFacts) -> Iterator[Reason]:
         yield Reason(f.code, text, stage=stage, count=f.count, ids=f.ids, next=f.next)
 
 
+_EMPTY = "an empty comparison proves nothing; check the golden files and the ids"
+
+
 def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
     name = stage.stage.name
     if tally.seen != facts.asked:
@@ -100,9 +104,9 @@ def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> It
             "evidence.empty",
             f"no sample was compared ({facts.samples} in the golden pack)",
             stage=name,
-            next="an empty comparison proves nothing; check the golden files and the ids",
+            next=_EMPTY if not tally.rules else "an empty comparison proves nothing; see above",
         )
-    elif tally.compared < facts.plan.table.min_samples:
+    elif tally.compared < min(facts.plan.table.min_samples, _most(facts)):
         yield Reason(
             "evidence.too_few",
             f"{tally.compared} samples were compared, the plan demands at least "
@@ -121,6 +125,11 @@ def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> It
                 stage=name,
                 output=output,
             )
+
+
+def _most(facts: RunFacts) -> int | float:
+    """Samples that this run could compare at most, where it was asked for a part of the pack."""
+    return facts.asked if _limited(facts) else math.inf
 
 
 def _judge_structure(stage: StageFacts, tally: StageTally) -> Iterator[Reason]:

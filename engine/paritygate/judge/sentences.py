@@ -17,7 +17,7 @@ NEXT: Mapping[str, str] = {
     "sample.missing": "record these samples, or take them out of the golden pack",
     "runner.error": "run the samples named alone; the text is the runtime's own",
     "output.missing": "map the output's name (runners.NAME.outputs), or take it out of the stage",
-    "dtype.mismatch": "if the candidate may differ, say candidate_dtype in the tolerance",
+    "dtype.mismatch": "mend the export, or declare candidate_dtype in the tolerance",
     "shape.mismatch": "nothing is broadcast or flattened; check the export's output layout",
     "nonfinite.candidate": "look for overflow, masks or a division in the converted graph",
     "nonfinite.mismatch": "look at how both runtimes treat NaN and infinity in this operator",
@@ -88,8 +88,18 @@ def _message(
     if rule == "output.missing":
         of_side, _, output = subject.partition(":")
         return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"
-    what = "dtypes" if rule == "dtype.mismatch" else "shapes"
-    return f"output {subject!r}: the {what} of the two sides (or of the plan) differ for {of}"
+    return _layout(facts, tally, subject, of)
+
+
+def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:
+    """Which layouts disagree: the two sides', or the plan's with both."""
+    pairs = [(ref, cand) for name, ref, cand in sorted(tally.layouts) if name == output]
+    told = "; ".join(f"the reference answers {ref}, the candidate {cand}" for ref, cand in pairs)
+    contract = facts.plan.table.outputs.get(output)
+    if contract is not None and (contract.dtype or contract.shape):
+        dims = f"[{', '.join(map(str, contract.shape))}]" if contract.shape else ""
+        told += f"; [outputs] demands {contract.dtype or 'any dtype'}{dims}"
+    return f"output {output!r}: {told}; {of} can't be compared"
 
 
 def _flip(facts: RunFacts, stage: StageFacts, tally: DecisionTally, name: str) -> str:

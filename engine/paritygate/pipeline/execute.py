@@ -199,13 +199,17 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
         for stage in ready.selected
     ]
     note = prepared.pack.label_note
+    notes = [f"labels: {note}"] if note else []
+    unused = prepared.unused_inputs()
+    if unused:
+        notes.append(f"inputs: no runner takes {', '.join(unused)} of the pack")
     return RunFacts(
         plan=prepared.plan,
         samples=prepared.pack.samples,
         asked=prepared.samples,
         stages=stages,
         locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
-        notes=(f"labels: {note}",) if note else (),
+        notes=notes,
     )
 
 

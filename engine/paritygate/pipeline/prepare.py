@@ -96,11 +96,13 @@ def prepare_plan(
         callables: runner name -> function object that stands in for the plan's runner.
 
     Raises:
-        PlanError: the plan contradicts the pack or a model.
+        PlanError: the plan contradicts the pack or a model, or the limit is negative.
         GoldenError: the pack can't be used.
         RunnerLoadError: a reference that doesn't load, or this machine or plan is at fault.
     """
     selected = select_stages(plan, stage)
+    if limit is not None and limit < 0:
+        raise PlanError([Problem("--limit", f"is {limit}; it must be 0 or more")], plan.source)
     with ExitStack() as stack:
         pack = open_golden(plan)
         stack.callback(pack.close)
@@ -110,6 +112,7 @@ def prepare_plan(
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
         needed = {n for s in running for n in (s.reference, s.candidate)}
         active = {name: r for name, r in runners.items() if name in needed}
+        _check_constants(plan, active)
         size = max(cuts, default=0) or _block_samples(pack, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
@@ -231,6 +234,21 @@ def _load(
         if error.is_plan_fault or error.runner not in candidates:
             raise error
     return runners, {error.runner: error for error in failed}
+
+
+def _check_constants(plan: Plan, runners: Mapping[str, Runner]) -> None:
+    """Refuse a constant that no runner takes; a runner that doesn't say may take any."""
+    takes = [r.constant_names for r in runners.values()]
+    if not takes or any(names is None for names in takes):
+        return
+    taken = {name for names in takes if names is not None for name in names}
+    problems = [
+        Problem(f"constants.{name}", "no runner takes an input of this name")
+        for name in plan.table.constants
+        if name not in taken
+    ]
+    if problems:
+        raise PlanError(problems, plan.source)
 
 
 def _callable_runner(

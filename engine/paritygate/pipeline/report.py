@@ -96,7 +96,7 @@ def _stage(
         "decisions": {
             name: {
                 "budget": stage.flips.get(name, 0),
-                **t.figures(names[name], _max_error(ready, found, name)),
+                **_with_id(ready, t.figures(names[name], _max_error(ready, found, name))),
             }
             for name, t in found.decisions.items()
         },
@@ -137,10 +137,11 @@ def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, i
 
 def _with_id(ready: Preparation, figure: Any) -> Any:
     """A figure that is located by its sample's ordinal also names the sample's id."""
-    if not isinstance(figure, Mapping) or "ordinal" not in figure:
+    if not isinstance(figure, Mapping):
         return figure
-    at = figure["ordinal"]
-    return {**figure, "id": ready.prepared.pack.ids(at, at + 1).tolist()[0]}
+    told = {key: _with_id(ready, value) for key, value in figure.items()}
+    at = told.get("ordinal")
+    return told if at is None else {**told, "id": ready.prepared.pack.ids(at, at + 1).tolist()[0]}
 
 
 def _output(ready: Preparation, stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:

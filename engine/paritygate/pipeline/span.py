@@ -50,6 +50,11 @@ class Prepared:
     contracts: Sequence[InputContract] = ()
     label_columns: Sequence[str] = ()
 
+    def unused_inputs(self) -> list[str]:
+        """Inputs of the pack that no runner takes; a runner that doesn't say takes all."""
+        needed = needed_inputs(self)
+        return [name for name in self.pack.inputs if name not in needed] if self.runners else []
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -118,7 +123,7 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     """Read one block: ids, labels, slices and inputs, without those that break the contract."""
     started = time.perf_counter()
     pack, start, stop = prepared.pack, block.start, block.stop
-    names = _needed_inputs(prepared)
+    names = needed_inputs(prepared)
     inputs = {name: pack.input(name, start, stop) for name in names}
     ids = pack.ids(start, stop)
     ordinals = np.arange(start, stop, dtype=np.int64)
@@ -142,7 +147,7 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
 
 
-def _needed_inputs(prepared: Prepared) -> list[str]:
+def needed_inputs(prepared: Prepared) -> list[str]:
     """Pack inputs that some runner takes; one that doesn't say is given all."""
     needed: dict[str, None] = {}
     for runner in prepared.runners.values():

@@ -152,7 +152,10 @@ class Runner(ABC):
         outputs: name -> what it declares to answer, under our names; None: unknown until the
             first batch (then see `observed`).
         findings: what holds the run whatever the numbers say.
+        constant_names: the plan's constants that it takes; None: unknown.
     """
+
+    constant_names: frozenset[str] | None = None
 
     def __init__(
         self,

@@ -66,6 +66,8 @@ class Options(RunnerOptions):
 class NullRunner(Runner):
     """Zeros of the declared outputs, and inputs repeated."""
 
+    constant_names = frozenset[str]()
+
     def __init__(self, name: str, options: Options, inputs: dict[str, TensorSpec]) -> None:
         outputs = {
             out: TensorSpec(out, table.dtype, ("batch", *table.shape))

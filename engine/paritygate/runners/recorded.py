@@ -76,6 +76,8 @@ class IdCount:
 class RecordedRunner(Runner):
     """Recorded outputs; identity and digest are made on first use, for they read every byte."""
 
+    constant_names = frozenset[str]()
+
     def __init__(
         self,
         name: str,

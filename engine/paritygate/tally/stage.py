@@ -84,6 +84,7 @@ class StageTally:
         missing: side -> samples that this recorded side doesn't have.
         errors: side -> what its runner raised.
         rules: (rule, output or decision) -> samples.
+        layouts: (output, reference's layout, candidate's layout) -> samples, where they disagree.
         undeclared: (side, output) -> samples with an output that the stage doesn't name.
         outputs, decisions: statistics by name.
         slices: slice -> value -> counts.
@@ -97,6 +98,7 @@ class StageTally:
     missing: Mapping[str, Hits] = field(default_factory=dict)
     errors: Mapping[str, FirstError] = field(default_factory=dict)
     rules: Mapping[tuple[str, str], Hits] = field(default_factory=dict)
+    layouts: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     undeclared: Mapping[tuple[str, str], int] = field(default_factory=dict)
     outputs: Mapping[str, OutputTally] = field(default_factory=dict)
     decisions: Mapping[str, DecisionTally] = field(default_factory=dict)
@@ -118,6 +120,7 @@ class StageTally:
             missing=merge_maps(self.missing, other.missing, Hits.merge),
             errors=merge_maps(self.errors, other.errors, FirstError.merge),
             rules=merge_maps(self.rules, other.rules, Hits.merge),
+            layouts=merge_maps(self.layouts, other.layouts, int.__add__),
             undeclared=merge_maps(self.undeclared, other.undeclared, int.__add__),
             outputs=merge_maps(self.outputs, other.outputs, OutputTally.merge),
             decisions=merge_maps(self.decisions, other.decisions, DecisionTally.merge),
@@ -137,6 +140,7 @@ class StageTally:
             "missing": {s: _hits(h) for s, h in sorted(self.missing.items())},
             "errors": {s: [e.ordinal, e.text, e.samples] for s, e in sorted(self.errors.items())},
             "rules": [[*key, _hits(h)] for key, h in sorted(self.rules.items())],
+            "layouts": [[*key, n] for key, n in sorted(self.layouts.items())],
             "undeclared": [[*key, n] for key, n in sorted(self.undeclared.items())],
             "outputs": {n: t.to_json() for n, t in sorted(self.outputs.items())},
             "decisions": {n: t.to_json() for n, t in sorted(self.decisions.items())},
@@ -161,6 +165,7 @@ class StageTally:
             missing={s: _read_hits(h) for s, h in data["missing"].items()},
             errors={s: FirstError(*e) for s, e in data["errors"].items()},
             rules={(rule, of): _read_hits(h) for rule, of, h in data["rules"]},
+            layouts={(of, ref, cand): n for of, ref, cand, n in data["layouts"]},
             undeclared={(side, of): n for side, of, n in data["undeclared"]},
             outputs={n: OutputTally.from_json(t) for n, t in data["outputs"].items()},
             decisions={n: DecisionTally.from_json(t) for n, t in data["decisions"].items()},

@@ -28,6 +28,7 @@ from paritygate.runners.base import (
 )
 from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
+from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_session import OrtSession
 from paritygate.runners.ort_wiring import Wiring, wire_model
 
@@ -48,6 +49,7 @@ class OrtRunner(Runner):
         )
         self._inference: Any = loaded.session
         self._wiring = wiring
+        self._probe = BatchProbe(wiring, limits.device)
 
     def describe(self, identity: str, facts: dict[str, object]) -> None:
         """Set what it is and what is known of it."""
@@ -58,7 +60,7 @@ class OrtRunner(Runner):
         """A session for the calling thread, with buffers of its own."""
         if self._inference is None:
             raise RunnerError(f"runner {self.name!r} is closed")
-        return OrtSession(self, self._inference, self._wiring)
+        return OrtSession(self, self._inference, self._wiring, self._probe)
 
     def close(self) -> None:
         """Let go of the model; sessions that are still open keep it."""

@@ -14,6 +14,7 @@ import numpy as np
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
+from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_wiring import Wiring
 
 _TEXT_LIMIT = 600
@@ -31,12 +32,13 @@ class _Slot:
 class OrtSession(RunnerSession):
     """One thread's bindings on a shared inference session."""
 
-    def __init__(self, runner: Runner, inference: Any, wiring: Wiring) -> None:
+    def __init__(self, runner: Runner, inference: Any, wiring: Wiring, probe: BatchProbe) -> None:
         super().__init__(runner)
         from onnxruntime import OrtValue
 
         self._inference: Any = inference
         self._wiring = wiring
+        self._probe = probe
         self._to_value = OrtValue.ortvalue_from_numpy
         inputs = runner.inputs or {}
         self._dtypes = {ours: np.dtype(inputs[ours].dtype) for ours, _ in wiring.feeds}
@@ -65,10 +67,14 @@ class OrtSession(RunnerSession):
                 inference.run_with_iobinding(slot.binding)
             else:
                 self._first_run(inference, slot)
+            problem = self._probe.look(inference, arrays, slot.views, batch.size)
         except Exception as e:  # onnxruntime's classes have no common base of their own
             text = " ".join(str(e).split())[:_TEXT_LIMIT]
             where = describe_batch(self.runner.name, batch)
             raise RunnerError(f"{where}: ONNX Runtime: {type(e).__name__}: {text}") from None
+        if problem:
+            free.append(slot)
+            raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
         return Lease(slot.views, give_back=lambda: free.append(slot))
 
     def _arrays(self, batch: Batch) -> list[Array]:

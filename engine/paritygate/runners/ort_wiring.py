@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ class Wiring:
         fixed: theirs -> constant.
         fetches: (ours, theirs) of each output.
         fixed_batch: batch size that the model fixes; None: any.
+        unproven: our names of outputs whose first axis isn't declared to be the batch.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -42,6 +43,7 @@ class Wiring:
     fixed: Mapping[str, Array]
     fetches: tuple[tuple[str, str], ...]
     fixed_batch: int | None
+    unproven: tuple[str, ...] = ()
 
 
 def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareContext) -> Wiring:
@@ -56,6 +58,10 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
     gives = _renamed("outputs", loaded.session.get_outputs(), options.outputs, differences)
     inputs, fixed, batches = _match_inputs(takes, context, differences)
     fixed_batch = _fixed_batch(batches, options.batch_size, differences)
+    outputs = {ours: _spec(ours, node) for ours, node in gives.items()}
+    fed = [spec for ours, spec in inputs.items() if ours in context.inputs]
+    axis = _SampleAxis.of(fed, fixed_batch or options.batch_size, is_fixed=fixed_batch is not None)
+    differences += [told for spec in outputs.values() if (told := axis.contradiction(spec))]
     if differences:
         raise RunnerLoadError(
             runner,
@@ -66,12 +72,66 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
     _refuse_unjudgeable(runner, options, gives)
     return Wiring(
         inputs=inputs,
-        outputs={ours: _spec(ours, node) for ours, node in gives.items()},
+        outputs=outputs,
         feeds=tuple((o, str(n.name)) for o, n in takes.items() if o in context.inputs),
         fixed=fixed,
         fetches=tuple((ours, str(node.name)) for ours, node in gives.items()),
         fixed_batch=fixed_batch,
+        unproven=tuple(ours for ours, spec in outputs.items() if not axis.is_proven(spec)),
     )
+
+
+@dataclass(frozen=True)
+class _SampleAxis:
+    """What the fed inputs declare of their first axis, which the outputs' must be too.
+
+    Attributes:
+        symbols: its names.
+        others: names of the inputs' other dims.
+        size: rows of a batch, where known.
+        is_fixed: whether the model fixes that size.
+    """
+
+    symbols: frozenset[str]
+    others: frozenset[str]
+    size: int | None
+    is_fixed: bool
+
+    @staticmethod
+    def of(fed: Sequence[TensorSpec], size: int | None, *, is_fixed: bool) -> _SampleAxis:
+        symbols = {spec.shape[0] for spec in fed if spec.shape}
+        others = {dim for spec in fed for dim in spec.shape[1:]}
+        return _SampleAxis(
+            frozenset(d for d in symbols if isinstance(d, str) and d),
+            frozenset(d for d in others if isinstance(d, str) and d),
+            size,
+            is_fixed,
+        )
+
+    def is_proven(self, spec: TensorSpec) -> bool:
+        """Whether an output's declaration says that its first axis is the batch."""
+        if self.is_fixed:
+            return True
+        first = spec.shape[0] if spec.shape else None
+        return isinstance(first, int) or first in self.symbols - self.others
+
+    def contradiction(self, spec: TensorSpec) -> str | None:
+        """Why an output's first axis can't be the batch; None where it can."""
+        first = spec.shape[0] if spec.shape else None
+        if isinstance(first, int):
+            may_be = (self.size,) if self.is_fixed else (1,) if self.size == 1 else ()
+            if first in may_be:
+                return None
+            takes = f"always {self.size}" if self.is_fixed else "free"
+            what = f"is always {first}, but the batch of its inputs is {takes}"
+        elif first in self.others - self.symbols:
+            what = f"is {first!r}, which isn't the first of any input"
+        else:
+            return None
+        return (
+            f"output {spec}: the first axis must be the samples, but it {what}; transpose or "
+            "remove it in the model, or declare its shape as it is"
+        )
 
 
 def _renamed(

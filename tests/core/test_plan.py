@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -279,3 +280,33 @@ def test_blocks_cover_every_sample_once(sizes: list[int], sample_bytes: int) -> 
         assert sum(b.samples for b in blocks) == samples
         assert covered == sorted(covered)
         assert [b.number for b in blocks] == list(range(len(blocks)))
+
+
+def test_messages_are_in_words_of_the_plan() -> None:
+    plan = data()
+    plan |= {"golden": [1], "name": 3, "dims": [1], "min_samples": 0, "slices": "site"}
+    plan["stages"] = []
+    found = problems(plan)
+    assert found["golden[0]"] == "is a text (found 1)"
+    assert found["name"] == "is a text (found 3)"
+    assert found["dims"] == "is a table (found a list)"
+    assert found["slices"] == "is a list (found 'site')"
+    assert found["stages"].startswith("is empty")
+    assert not any("valid" in message or "Dims" in message for message in found.values())
+
+
+def test_thousands_of_problems_are_counted_not_printed() -> None:
+    plan = data()
+    plan |= {f"unknown{i}": i for i in range(3000)}
+    with pytest.raises(PlanError) as caught:
+        load_plan(plan)
+    assert len(caught.value.problems) == 3000
+    assert len(str(caught.value).splitlines()) < 60
+    assert "and 2950 more" in str(caught.value)
+
+
+def test_dates_and_nan_in_meta_survive() -> None:
+    plan = data() | {"meta": tomllib.loads("when = 2026-01-02T03:04:05Z\nvalue = nan")}
+    canonical = load_plan(apply_overrides(plan, ["min_samples=2"])).canonical()
+    assert canonical["meta"]["when"] == "2026-01-02T03:04:05Z"
+    assert math.isnan(canonical["meta"]["value"])

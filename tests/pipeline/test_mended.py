@@ -162,3 +162,66 @@ def test_a_thing_against_itself_is_told_even_where_it_is_allowed(tmp_path: Path)
     result = paritygate.run(plan, out=None)
     assert result.verdict == "release"
     assert any("itself" in note for note in result.not_judged)
+
+
+def test_layout_reasons_name_both_layouts_and_the_contract(tmp_path: Path) -> None:
+    plan = recorded(tmp_path, Y, Y.astype(np.float64))
+    (reason,) = [r for r in paritygate.run(plan, out=None).reasons if r.code == "dtype.mismatch"]
+    assert "reference answers float32[batch, 2], the candidate float64[batch, 2]" in reason.message
+    plan = recorded(tmp_path, Y, Y + 0.25)
+    plan["outputs"] = {"y": {"dtype": "float64"}}
+    (reason,) = [r for r in paritygate.run(plan, out=None).reasons if r.code == "dtype.mismatch"]
+    assert "[outputs] demands float64" in reason.message
+
+
+def test_a_limited_clean_run_is_incomplete_in_spite_of_min_samples(tmp_path: Path) -> None:
+    plan = recorded(tmp_path, Y, Y + 0.25)
+    plan["min_samples"] = 10
+    assert paritygate.run(plan, out=None, limit=4).verdict == "incomplete"
+    plan["min_samples"] = 13
+    assert [r.code for r in paritygate.run(plan, out=None).reasons] == ["evidence.too_few"]
+
+
+def test_the_cause_comes_before_the_empty_evidence(tmp_path: Path) -> None:
+    def broken(_given: dict[str, Any]) -> dict[str, Any]:
+        raise ValueError("out of order")
+
+    result = paritygate.verify(
+        lambda g: {"y": g["x"]}, broken, {"x": np.zeros((3, 2), np.float32)}, atol=0.0, rtol=0.0
+    )
+    assert [r.code for r in result.reasons] == ["runner.error", "evidence.empty"]
+
+
+def test_declarations_that_nobody_uses_are_told(tmp_path: Path) -> None:
+    x = np.zeros((4, 4), np.float32)
+    write_pack(tmp_path / "g.arrow", np.arange(4), {"x": x, "unused": x})
+    ref = models.scale_model(tmp_path / "a.onnx", 2.0)
+    cand = models.scale_model(tmp_path / "b.onnx", 2.0, metadata={"v": "2"})
+    plan: dict[str, Any] = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {"a": str(ref), "b": str(cand)},
+        "stages": [
+            {"reference": "a", "candidate": "b", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
+        ],
+    }
+    assert "inputs: no runner takes unused of the pack" in paritygate.run(plan, out=None).not_judged
+    plan["constants"] = {"sr": {"dtype": "int64", "value": 16000}}
+    with pytest.raises(PlanError, match=r"constants\.sr: no runner takes"):
+        paritygate.run(plan, out=None)
+
+
+def test_a_float_output_needs_its_tolerance_stated(tmp_path: Path) -> None:
+    plan = recorded(tmp_path, Y, Y)
+    plan["stages"][0]["outputs"]["y"] = {"nonfinite": "match"}
+    with pytest.raises(PlanError, match="give atol and rtol"):
+        paritygate.run(plan, out=None)
+
+
+def test_figures_of_decisions_name_ids(tmp_path: Path) -> None:
+    ref = np.full((4, 1), 0.1, np.float32)
+    cand = ref.copy()
+    cand[2] = 0.3
+    plan = recorded(tmp_path, ref, cand)
+    plan["decisions"] = {"d": {"output": "y", "bands": "a < 0.2 <= b"}}
+    figures = paritygate.run(plan, out=None).summary["stages"][0]["decisions"]["d"]
+    assert figures["flip_margin"]["max"]["id"] == 2

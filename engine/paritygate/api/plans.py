@@ -83,7 +83,7 @@ def plan_from_models(
         "default": _default(atol, rtol, nonfinite),
     }
     if tolerances:
-        stage["outputs"] = {output: dict(table) for output, table in tolerances.items()}
+        stage["outputs"] = as_tables(tolerances)
     plan: dict[str, Any] = {"name": name or "comparison", "golden": [str(f) for f in files]}
     if id != "sample_id":
         plan["id"] = id
@@ -105,18 +105,23 @@ def decision_tables(bands: Sequence[str], argmax: Sequence[str]) -> dict[str, di
     """
     tables: dict[str, dict[str, Any]] = {}
     problems = []
-    for text in bands:
+    for text in [bands] if isinstance(bands, str) else bands:
         output, colon, rule = text.partition(":")
         if not colon or not output.strip() or not rule.strip():
             message = f"write it as 'OUTPUT: accept < 0.2 <= review' (found {text!r})"
             problems.append(Problem("bands", message))
             continue
         _add(tables, output.strip(), {"output": output.strip(), "bands": rule.strip()}, problems)
-    for output in argmax:
+    for output in [argmax] if isinstance(argmax, str) else argmax:
         _add(tables, output, {"output": output, "argmax": True}, problems)
     if problems:
         raise PlanError(problems, "decisions")
     return tables
+
+
+def as_tables(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables as plain dicts; what isn't a table stays as it is, for the plan's check to name."""
+    return {k: dict(v) if isinstance(v, Mapping) else v for k, v in given.items()}
 
 
 def _add(

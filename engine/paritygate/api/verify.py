@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from paritygate.api.plans import load_plan
+from paritygate.api.plans import as_tables, load_plan
 from paritygate.api.result import RunResult
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import ignore
@@ -58,8 +58,7 @@ def verify(
     Raises:
         ParityError: the comparison could not judge, such as inputs that a model doesn't take.
     """
-    batches = [inputs] if isinstance(inputs, Mapping) else list(inputs)
-    arrays = _check_batches(batches)
+    arrays = _check_batches(_batches(inputs))
     sizes = [len(next(iter(batch.values()))) for batch in arrays]
     with tempfile.TemporaryDirectory(prefix="paritygate-verify-") as folder:
         pack = Path(folder) / "inputs.arrow"
@@ -70,7 +69,7 @@ def verify(
             "dims": {"batch": {"sizes": sorted({n for n in sizes if n})}} if any(sizes) else {},
             "runners": {"reference": _runner(ref), "candidate": _runner(cand)},
             "stages": [_stage(atol, rtol, nonfinite, tolerances or {})],
-            "decisions": {name: dict(table) for name, table in (decisions or {}).items()},
+            "decisions": as_tables(decisions or {}),
         }
         options = Options(
             out=Path(out) if out is not None else None,
@@ -94,7 +93,7 @@ def _stage(
         "reference": "reference",
         "candidate": "candidate",
         "default": {"atol": atol, "rtol": rtol, "nonfinite": nonfinite},
-        "outputs": {name: dict(table) for name, table in tolerances.items()},
+        "outputs": as_tables(tolerances),
     }
 
 
@@ -104,6 +103,16 @@ def _runner(given: RunnerLike) -> Any:
     if callable(given):
         return {"kind": "python", "call": "verify:callable"}
     return given
+
+
+def _batches(inputs: Inputs | Sequence[Inputs]) -> list[Inputs]:
+    batches: list[Any] = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    wrong = [batch for batch in batches if not isinstance(batch, Mapping)]
+    if wrong:
+        found = type(wrong[0]).__name__
+        message = f"is a dict of name -> array, or a list of such dicts (found {found})"
+        raise PlanError([Problem("inputs", message)], "verify")
+    return batches
 
 
 def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:

@@ -71,6 +71,7 @@ class ElementComparer:
     ) -> None:
         _check_tolerance(tolerance)
         _check_dtypes(ref_dtype, cand_dtype)
+        _check_bool(tolerance, ref_dtype)
         if stats not in ("gate", "full"):
             raise ValueError(f"stats: found {stats!r}, allowed are 'gate' and 'full'")
         self.tolerance = tolerance
@@ -325,6 +326,15 @@ def _check_tolerance(tolerance: Tolerance) -> None:
     if tolerance.nonfinite not in ("fail", "match"):
         raise ValueError(
             f"nonfinite: found {tolerance.nonfinite!r}, allowed are 'fail' and 'match'"
+        )
+
+
+def _check_bool(tolerance: Tolerance, dtype: str) -> None:
+    """True and False are 1 apart, so that a tolerance would do nothing or let everything pass."""
+    if dtype == "bool" and (tolerance.atol or tolerance.rtol):
+        raise ValueError(
+            f"bools are judged exactly: found atol {tolerance.atol:g} and rtol "
+            f"{tolerance.rtol:g}, leave them out or set both to 0"
         )
 
 

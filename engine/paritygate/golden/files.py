@@ -70,8 +70,6 @@ def _match(pattern: str, folder: Path) -> list[Path]:
         if path.is_file() and (hidden or not path.name.startswith("."))
     ]
     if not matches:
-        raise GoldenError(
-            f"golden: no file matches {pattern!r} in {folder}; relative patterns start there",
-            "golden.no_match",
-        )
+        where = "" if Path(pattern).is_absolute() else f"; relative patterns start at {folder}"
+        raise GoldenError(f"golden: no file matches {pattern!r}{where}", "golden.no_match")
     return sorted(matches, key=lambda path: path.as_posix())

@@ -202,15 +202,25 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
         "batch_size": size,
         "outputs_named": list(options.outputs),
     }
+    unique = {**facts, "call": f"{module_name}:{_own_name(module, attribute, function)}"}
     return PythonRunner(
         spec.name,
         function,
         Limits((size,), options.thread_safe),
-        hashlib.sha256(canonical_json(["python", facts])).hexdigest(),
+        hashlib.sha256(canonical_json(["python", unique])).hexdigest(),
         facts,
         options.outputs,
         context.constants,
     )
+
+
+def _own_name(module: ModuleType, attribute: str, function: Any) -> str:
+    """The name that a function was defined under, where the module still has it there."""
+    name = str(getattr(function, "__qualname__", attribute))
+    found: Any = module
+    for part in name.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return name if found is function else attribute
 
 
 def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]:

@@ -227,7 +227,7 @@ def test_every_column_may_be_an_output(tmp_path: Path) -> None:
         columns=columns,
     )
     assert dict(open_pack([path], tmp_path).outputs) == {}
-    pack = open_pack([path], tmp_path, slices=["site"], outputs_from="all")
+    pack = open_pack([path], tmp_path, slices=["site"], outputs_from="all", extra_labels=["label"])
     assert list(pack.outputs) == ["score"]
     prefixed = write_pack(
         tmp_path / "q.arrow",

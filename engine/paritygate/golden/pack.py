@@ -41,6 +41,7 @@ def open_pack(
     outputs: Mapping[str, str] | None = None,
     outputs_from: Literal["prefix", "all"] = "prefix",
     extra_labels: Sequence[str] = (),
+    not_outputs: Sequence[str] = (),
 ) -> GoldenPack:
     """Map the files of a pack and check their columns; no tensor is read yet.
 
@@ -48,13 +49,15 @@ def open_pack(
         patterns: paths or globs, relative to `folder` or absolute; each glob sorted by path.
         folder: where relative patterns start.
         id_column: column of the sample ids.
-        label_column: column of the labels; the default name may be absent, another may not.
+        label_column: column of the labels; the default name may be absent, another may not. Where
+            every column is an output, one of the default name is an output too.
         slices: columns by which results are split.
         inputs: tensor name -> column, besides the columns `in.<name>`.
         outputs: tensor name -> column, besides the columns `out.<name>`.
         outputs_from: "all": where no column is named `out.<name>`, every column but the id, labels,
             slices, `in.*` and `raw.*` is an output.
         extra_labels: further label columns, read by `labels(..., column=...)`.
+        not_outputs: columns, there or not, that are no outputs though "all" are.
 
     Raises:
         GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
@@ -67,6 +70,7 @@ def open_pack(
         dict(outputs or {}),
         outputs_from,
         tuple(extra_labels),
+        tuple(not_outputs),
     )
     sources = [MappedIpc(path, id_column) for path in find_files(patterns, folder)]
     found = [resolve(source, wanted) for source in sources]
@@ -92,6 +96,8 @@ class GoldenPack:
         label_note: why a column named `label` isn't used as one; else "".
         labels_of: label column -> kind.
         slices: names of the slice columns.
+        skipped_columns: with `outputs_from` "all", columns that are neither id, output, label nor
+            slice, such as `in.*` and `raw.*`.
     """
 
     def __init__(self, sources: Sequence[Source], wanted: Selection, columns: PackColumns) -> None:
@@ -111,6 +117,7 @@ class GoldenPack:
         self.label: Kind | None = columns.labels.get(wanted.label_column or "")
         self.label_note = columns.label_note
         self.slices = wanted.slices
+        self.skipped_columns = columns.skipped
         self._wanted = wanted
         self._columns = columns
         self._sources = sources

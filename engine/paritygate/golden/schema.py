@@ -25,12 +25,14 @@ class Selection:
 
     Attributes:
         id_column: column of the sample ids.
-        label_column: column of the labels; the default name may be absent.
+        label_column: column of the labels; the default name may be absent, and is an output like
+            any other column where every column is one.
         slices: columns by which results are split.
         inputs: tensor name -> column, besides `in.*`.
         outputs: tensor name -> column, besides `out.*`.
         outputs_from: "all": where no column has the prefix `out.`, every other column is one.
         extra_labels: further label columns.
+        not_outputs: columns that are no outputs though "all" are.
     """
 
     id_column: str = "sample_id"
@@ -40,6 +42,7 @@ class Selection:
     outputs: Mapping[str, str] = field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
     extra_labels: tuple[str, ...] = ()
+    not_outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class PackColumns:
         tensors: column -> spec, named after the column.
         inputs: tensor name -> column.
         outputs: tensor name -> column.
+        skipped: with `outputs_from` "all", columns that are nothing of all this.
         labels: label column -> kind.
         label_note: why the label column isn't used, where it is there; else "".
         is_empty: whether the file has no rows, so that dims of lists are unknown (0).
@@ -63,6 +67,7 @@ class PackColumns:
     labels: Mapping[str, Kind]
     label_note: str
     is_empty: bool
+    skipped: tuple[str, ...] = ()
 
 
 def resolve(source: Source, wanted: Selection) -> PackColumns:
@@ -84,7 +89,8 @@ def resolve(source: Source, wanted: Selection) -> PackColumns:
         for column in names.values():
             tensors[column] = _tensor(source, column, prefix)
     is_empty = sum(source.batch_rows) == 0
-    return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty)
+    skipped = _skipped(source, wanted, {*outputs.values(), *labels})
+    return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty, skipped)
 
 
 def check_same(first: Path, columns: PackColumns, other: Path, others: PackColumns) -> None:
@@ -152,7 +158,9 @@ def _labels(source: Source, wanted: Selection) -> tuple[dict[str, Kind], str]:
     labels: dict[str, Kind] = {}
     named = [*([wanted.label_column] if wanted.label_column else []), *wanted.extra_labels]
     for column in dict.fromkeys(named):
-        is_optional = column == "label" and column not in wanted.extra_labels
+        is_optional = _is_default_label(wanted, column)
+        if is_optional and _is_every_column(source, wanted):
+            continue
         if column not in source.schema.names:
             if is_optional:
                 continue
@@ -204,10 +212,33 @@ def _prefixed(source: Source, prefix: str) -> dict[str, str]:
     }
 
 
+def _is_default_label(wanted: Selection, column: str) -> bool:
+    return column == "label" and column not in wanted.extra_labels
+
+
+def _is_every_column(source: Source, wanted: Selection) -> bool:
+    """Whether every column is an output that isn't something else."""
+    return wanted.outputs_from == "all" and not _prefixed(source, _OUTPUT)
+
+
+def _named(wanted: Selection) -> set[str]:
+    """Columns that are spoken for whatever else the file holds."""
+    named = {wanted.id_column, *wanted.slices, *wanted.extra_labels, *wanted.not_outputs}
+    label = wanted.label_column
+    return named if label is None or _is_default_label(wanted, label) else named | {label}
+
+
+def _skipped(source: Source, wanted: Selection, used: set[str]) -> tuple[str, ...]:
+    if wanted.outputs_from != "all":
+        return ()
+    named = _named(wanted) - set(wanted.not_outputs)
+    return tuple(name for name in source.schema.names if name not in used | named)
+
+
 def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, str]:
     outputs = _prefixed(source, _OUTPUT)
-    if wanted.outputs_from == "all" and not outputs:
-        taken = {wanted.id_column, wanted.label_column, *wanted.slices, *wanted.extra_labels}
+    if _is_every_column(source, wanted):
+        taken = _named(wanted)
         outputs = {
             name: name
             for name in source.schema.names

@@ -146,13 +146,12 @@ def open_golden(plan: Plan) -> GoldenPack:
         GoldenError: the pack can't be used.
     """
     wanted = {name: t.column for name, t in plan.table.inputs.items() if t.column is not None}
-    labels = dict.fromkeys(d.label_column for d in plan.decisions if d.label_column is not None)
     pack = open_pack(
         plan.golden,
         plan.folder,
         id_column=plan.table.id,
         label_column=plan.table.label or DEFAULT_LABEL,
-        extra_labels=tuple(labels),
+        extra_labels=_named_labels(plan),
         slices=plan.slices,
         inputs=wanted,
         outputs_from=plan.table.outputs_from,
@@ -202,6 +201,12 @@ def _with_labels(plan: Plan, pack: GoldenPack) -> Plan:
     return replace(plan, decisions=rules)
 
 
+def _named_labels(plan: Plan) -> tuple[str, ...]:
+    """Label columns that the plan names itself; these must be there."""
+    named = [plan.table.label, *(d.label_column for d in plan.table.decisions.values())]
+    return tuple(dict.fromkeys(name for name in named if name is not None))
+
+
 def _label_columns(plan: Plan) -> list[str]:
     return list(dict.fromkeys(d.label_column for d in plan.decisions if d.label_column))
 
@@ -220,6 +225,7 @@ def _load(
         inputs=pack.inputs,
         constants=constants(plan),
         id_column=plan.table.id,
+        named_columns=(*_named_labels(plan), *plan.slices),
     )
     candidates = {s.candidate for s in selected}
     names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))

@@ -93,6 +93,7 @@ class PrepareContext:
         constants: name -> array that is the same for all samples.
         check_models: whether models are checked for structure, in a child process.
         id_column: column of the sample ids in the golden pack.
+        named_columns: columns that the plan names as labels or slices.
     """
 
     folder: Path
@@ -101,6 +102,7 @@ class PrepareContext:
     constants: Mapping[str, Array] = field(default_factory=dict)
     check_models: bool = True
     id_column: str = "sample_id"
+    named_columns: tuple[str, ...] = ()
 
 
 class Lease:

@@ -135,11 +135,12 @@ class RecordedRunner(Runner):
                 "fetches": dict(self._fetches),
                 "outputs": [str(spec) for spec in (self.outputs or {}).values()],
                 "duplicates": self.duplicates.count,
+                "skipped_columns": list(self._recording.skipped_columns),
             }
         return self._facts
 
     def extra(self) -> IdCount:
-        """Recorded samples that the golden pack doesn't have."""
+        """Recorded samples that the golden pack doesn't have, each id once."""
         if self._extra is None:
             self._extra = IdCount(0) if self.is_golden else self._count_extra()
         return self._extra
@@ -207,7 +208,11 @@ class RecordedRunner(Runner):
         for start in range(0, self._recording.samples, _STEP):
             stop = min(start + _STEP, self._recording.samples)
             ids = self._recording.ids(start, stop)
-            strange = ids[index.rows(ids) < 0]
+            is_strange = index.rows(ids) < 0
+            if self.duplicates.count and is_strange.any():
+                at = np.flatnonzero(is_strange)
+                is_strange[at] = self._recording.index().rows(ids[at]) == at + start
+            strange = ids[is_strange]
             count += len(strange)
             first += strange[: _TOLD - len(first)].tolist()
         return IdCount(count, tuple(first))
@@ -266,8 +271,9 @@ def _open(
             path,
             context.folder,
             id_column=options.id or context.id_column,
-            label_column="label" if options.outputs_from == "all" else None,
+            label_column=None,
             outputs_from=options.outputs_from,
+            not_outputs=context.named_columns,
         )
     except GoldenError as e:
         raise _load_error(runner, e) from e

@@ -87,6 +87,31 @@ def test_consecutive_rows_are_not_copied(tmp_path: Path) -> None:
         assert run(runner, golden, 6, 15)[0]["y"].ctypes.data == one + 8
 
 
+def test_mapped_rows_are_let_go_on_release_and_can_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[tuple[int, int]] = []
+    drop = GoldenPack.done_with
+
+    def done_with(self: GoldenPack, start: int, stop: int) -> None:
+        dropped.append((start, stop))
+        drop(self, start, stop)
+
+    monkeypatch.setattr(GoldenPack, "done_with", done_with)
+    y = np.arange(80_000, dtype=np.float32).reshape(40_000, 2)
+    write_pack(tmp_path / "rec.arrow", np.arange(40_000), outputs={"y": y})
+    ids = list(range(100, 20_100))
+    with golden_of(tmp_path, ids) as golden, load(tmp_path, golden) as runner:
+        batch = make_batch(golden.input("x", 0, 20_000), 0, 20_000, golden.ids(0, 20_000))
+        lease = runner.session().run(batch)
+        assert not dropped
+        lease.release()
+        lease.release()
+        assert dropped == [(100, 20_100)]
+        assert (lease.outputs["y"] == y[100:20_100]).all()
+        assert (run(runner, golden)[0]["y"] == y[100:20_100]).all()
+
+
 def test_golden_recording_skips_rejected_samples(tmp_path: Path) -> None:
     y = np.arange(20, dtype=np.float32)
     ids = np.random.default_rng(3).permutation(20)

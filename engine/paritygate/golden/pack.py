@@ -256,6 +256,10 @@ class GoldenPack:
             stop = self._dropped
         self._drop(min(start, stop), stop)
 
+    def done_with(self, start: int, stop: int) -> None:
+        """Let go of the mapped memory of samples `[start, stop)`; they can be read again."""
+        self._drop(start, stop)
+
     def file_digests(self, cache: bool = True) -> tuple[str, ...]:
         """SHA-256 of each file's bytes; `cache` takes those of files that haven't changed."""
         return tuple(sha256_file(file.path, cache) for file in self.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -168,18 +169,29 @@ class RecordedRunner(Runner):
         if not self.is_golden:
             self._recording.close()
 
-    def look_up(self, batch: Batch) -> tuple[dict[str, Array], npt.NDArray[np.bool_] | None]:
+    def look_up(self, batch: Batch) -> Lease:
         """Outputs of a batch by id, and which ids were found (None: all)."""
         if self.is_golden and self._is_consecutive(batch):
             start, stop = batch.start, batch.start + batch.valid
             whole = {o: self._golden.output(t, start, stop) for o, t in self._fetches.items()}
-            return {name: _pad(array, batch.size) for name, array in whole.items()}, None
+            return Lease({name: _pad(array, batch.size) for name, array in whole.items()})
         rows = self._recording.index().rows(batch.ids[: batch.valid])
         present = rows >= 0
         if present.all():
             found = {o: self._recording.take_output(t, rows) for o, t in self._fetches.items()}
-            return {name: _pad(array, batch.size) for name, array in found.items()}, None
-        return {o: self._scatter(t, rows, batch.size) for o, t in self._fetches.items()}, present
+            outputs = {name: _pad(array, batch.size) for name, array in found.items()}
+            return Lease(outputs, give_back=partial(self._let_go, rows))
+        return Lease(
+            {o: self._scatter(t, rows, batch.size) for o, t in self._fetches.items()}, present
+        )
+
+    def _let_go(self, rows: npt.NDArray[np.int64]) -> None:
+        """Of consecutive rows, which are mapped and not copied, drop what was mapped.
+
+        Whoever reads the golden pack drops its rows.
+        """
+        if len(rows) and not self.is_golden and rows[-1] - rows[0] == len(rows) - 1:
+            self._recording.done_with(int(rows[0]), int(rows[-1]) + 1)
 
     def _is_consecutive(self, batch: Batch) -> bool:
         """Whether no golden sample is left out between a batch's first and last.
@@ -225,10 +237,9 @@ class _RecordedSession(RunnerSession):
 
     def _run_impl(self, batch: Batch) -> Lease:
         try:
-            outputs, present = self._recorded.look_up(batch)
+            return self._recorded.look_up(batch)
         except GoldenError as e:
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {e}") from e
-        return Lease(outputs, present)
 
 
 def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:

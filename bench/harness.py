@@ -18,8 +18,8 @@ from bench.make import Array, pack, random_values
 from bench.measure import Row, Scale, in_turn, run_seconds, seconds
 
 LIMIT_US = 150.0
-BYTES = 96 << 20
-MOST_BATCHES = 20_000
+BYTES = 48 << 20
+MOST_BATCHES = 10_000
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
@@ -13,12 +13,37 @@ import typer
 
 from paritygate.core.errors import Interrupted, ParityError
 from paritygate.core.verdict import Verdict
+from paritygate_frontends.cli import stdout
 
 DEBUG = "PARITYGATE_DEBUG"
 
 
 class _UnfinishedError(ParityError):
     """What ended a command without being anybody's plan or pack."""
+
+
+class OutputError(ParityError):
+    """Standard output can't be written (a full disk)."""
+
+    code = "output.unwritable"
+
+
+class UsageError(ParityError):
+    """A command line that can't be read."""
+
+    code = "usage.invalid"
+
+
+class CrashedError(ParityError):
+    """The process that ran models ended without having told its exit code."""
+
+    code = "runner.crashed"
+
+
+def is_json(args: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON, even one that can't be read."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options
 
 
 def finish(work: Callable[[], int], as_json: bool = False) -> NoReturn:
@@ -28,10 +53,11 @@ def finish(work: Callable[[], int], as_json: bool = False) -> NoReturn:
         work: what the verb does.
         as_json: where there is no verdict, print a summary that says so on standard output.
     """
-    try:
-        code = work()
-    except BaseException as e:  # not even SystemExit(0) is a verdict
-        code = explain(e, as_json)
+    with stdout.set_aside():
+        try:
+            code = work()
+        except BaseException as e:  # not even SystemExit(0) is a verdict
+            code = explain(e, as_json)
     raise typer.Exit(code)
 
 
@@ -40,23 +66,18 @@ def output() -> Iterator[None]:
     """Print to standard output; a reader that has gone away changes no verdict.
 
     Raises:
-        ParityError: standard output can't be written (a full disk).
+        OutputError: standard output can't be written (a full disk).
     """
-    try:
-        yield
-        sys.stdout.flush()
-    except OSError as e:
-        _silence_stdout()
-        if e.errno != errno.EPIPE:
-            raise _UnfinishedError(f"standard output can't be written: {e.strerror}") from None
-
-
-def _silence_stdout() -> None:
-    """Let what is still buffered, and the interpreter's last flush, go nowhere."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+    with stdout.lent_back():
+        try:
+            yield
+            sys.stdout.flush()
+        except OSError as e:
+            stdout.silence(sys.stdout)
+            if e.errno != errno.EPIPE:
+                raise OutputError(
+                    f"standard output can't be written: {e.strerror}; send it elsewhere"
+                ) from None
 
 
 def print_json(summary: Mapping[str, Any]) -> None:

@@ -72,6 +72,13 @@ ARGMAX = [
         "a tie against the second class one step up", rows([0.5, 0.5]), rows([0.5, 0.50001]), FLIP
     ),
     _classes(
+        "argmax of one class, which can't flip",
+        rows([0.5]),
+        rows([0.5]),
+        unjudged(),
+        ("at least two classes",),
+    ),
+    _classes(
         "int32 scores that flip within their tolerance",
         np.array([[5, 4]], np.int32),
         np.array([[5, 6]], np.int32),

@@ -78,6 +78,12 @@ def _verified(name: str, inputs: Any, expected: Expected, *says: str) -> Case:
 
 
 ALIAS = "def ref(g):\n    return {'y': g['x']}\n\ncand = ref\n"
+RAISES = (
+    "def good(g):\n    return {'y': g['x'] + 0}\n\n"
+    "def bad(g):\n    if g['x'][0, 0] == 8:\n        raise ValueError('no answer')\n"
+    "    return {'y': g['x']}\n\n"
+    "ref = cand = good\n%s = bad\n"
+)
 MADE = (
     "def scaled(by):\n    def call(g):\n        return {'y': g['x'] * by}\n    return call\n\n"
     "ref, cand = scaled(1), scaled(%d)\n"
@@ -192,6 +198,27 @@ ROWS = [
     ),
     Case(
         "vacuous",
+        "a float output that is named without a tolerance",
+        Recordings(
+            Recording([1, 2, 3], {"y": ONES}),
+            Recording([1, 2, 3], {"y": ONES}),
+            stage={"outputs": {"y": {"nonfinite": "match"}}},
+        ),
+        unjudged(),
+        ("float32", "atol"),
+    ),
+    Case(
+        "vacuous",
+        "an int output that is named without a tolerance is judged exactly",
+        Recordings(
+            Recording([1, 2, 3], {"y": ONES.astype(np.int32)}),
+            Recording([1, 2, 3], {"y": 2 * ONES.astype(np.int32)}),
+            stage={"outputs": {"y": {}}},
+        ),
+        EXCEEDED,
+    ),
+    Case(
+        "vacuous",
         "atol = 0 and rtol = 0, equal values",
         Pair(ONES, ONES, 0.0, 0.0),
         RELEASE,
@@ -209,6 +236,41 @@ ROWS = [
         "verify with one of two batches empty", [{"x": Y}, {"x": Y[:0]}], unjudged(), "no rows"
     ),
     _verified("verify with one row", {"x": Y[:1]}, RELEASE),
+    Case(
+        "outputs",
+        "the candidate lacks an output whose name has a colon and brackets",
+        Recordings(
+            Recording([1], {"y": ONES[:1], "head:0 (logits)": ONES[:1]}),
+            Recording([1], {"y": ONES[:1]}),
+        ),
+        hold("output.missing"),
+        ("'head:0 (logits)'", "candidate"),
+    ),
+    Case(
+        "outputs",
+        "both sides have it",
+        Recordings(
+            Recording([1], {"y": ONES[:1], "head:0 (logits)": ONES[:1]}),
+            Recording([1], {"y": ONES[:1], "head:0 (logits)": ONES[:1]}),
+        ),
+        RELEASE,
+    ),
+    Case(
+        "warnings",
+        "the reference raises for one of two batches",
+        Functions(RAISES % "ref", Y),
+        hold("runner.error"),
+        ("reference", "ValueError: no answer"),
+        (4, 5),
+    ),
+    Case(
+        "warnings",
+        "the candidate ends the process for one of two batches",
+        Functions((RAISES % "cand").replace("ValueError('no answer')", "SystemExit(0)"), Y),
+        hold("runner.error"),
+        ("candidate", "SystemExit"),
+        (4, 5),
+    ),
     Case("ships", "one function under two names", Functions(ALIAS, Y), hold("policy.same_runner")),
     Case("ships", "two functions made by one factory, alike", Functions(MADE % 1, Y), RELEASE),
     Case("ships", "two functions made by one factory, not alike", Functions(MADE % 2, Y), EXCEEDED),

@@ -60,11 +60,9 @@ def raising(folder: Path) -> list[str]:
 
 
 def judge(folder: Path, arguments: Arguments) -> Answer:
-    """Run the command with `--json`; arguments that it can't read leave no summary."""
+    """Run the command with `--json`, which prints a summary whatever happens."""
     done = invoke(*arguments(folder), "--json", "--out", folder / "runs")
     text = done.stdout + done.stderr
-    if not done.stdout:
-        return Answer("unjudged", frozenset(), done.exit_code, text)
     summary = json.loads(done.stdout)
     codes = frozenset(reason["code"] for reason in summary["reasons"])
     return Answer(summary["verdict"], codes, done.exit_code, text)
@@ -80,7 +78,7 @@ def _command(name: str, arguments: Arguments, expected: Expected, *says: str) ->
     return Case("exits", name, Call("command", partial(judge, arguments=arguments)), expected, says)
 
 
-USAGE = Expected("unjudged", (), 2)
+USAGE = unjudged("usage.invalid")
 
 ROWS = [
     _command("the candidate agrees", exact, RELEASE),

@@ -56,6 +56,26 @@ def far_off(folder: Path) -> Path:
     )
 
 
+def logarithm(folder: Path) -> Path:
+    """`y = log(x)`, NaN below zero."""
+    return models.save_model(
+        folder / "model.onnx",
+        [helper.make_node("Log", ["x"], ["y"])],
+        {"x": (models.FLOAT, ["batch", 4])},
+        {"y": (models.FLOAT, ["batch", 4])},
+    )
+
+
+def summed(folder: Path) -> Path:
+    """`y = sum(x)` over the whole batch: an output without a sample axis."""
+    return models.save_model(
+        folder / "model.onnx",
+        [helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)],
+        {"x": (models.FLOAT, ["batch", 4])},
+        {"y": (models.FLOAT, [])},
+    )
+
+
 def not_a_model(folder: Path) -> Path:
     path = folder / "model.onnx"
     path.write_bytes(b"this is no model")
@@ -282,6 +302,39 @@ WARNINGS = [
         ),
         unjudged("runner.load_failed"),
         ("none",),
+    ),
+]
+
+ALL_EQUAL = {"nonfinite": "match", **EXACT}
+
+LIVE_NANS = [
+    pair(
+        "nan",
+        "a model that answers NaN for negative inputs, at two settings",
+        logarithm,
+        None,
+        hold("nonfinite.reference"),
+        cand_options={"graph_optimization_level": "disable"},
+        in_verify=True,
+    ),
+    pair(
+        "nan",
+        "the same, nonfinite = 'match'",
+        logarithm,
+        None,
+        RELEASE,
+        rule=ALL_EQUAL,
+        cand_options={"graph_optimization_level": "disable"},
+        in_verify=True,
+    ),
+    pair(
+        "nan",
+        "a finite reference, a model that answers NaN for negative inputs",
+        scale,
+        logarithm,
+        hold("nonfinite.candidate", "tolerance.exceeded"),
+        rule=ALL_EQUAL,
+        in_verify=True,
     ),
 ]
 
@@ -588,6 +641,16 @@ EXTERNAL = [
 LIVE_COUPLED = [
     pair(
         "coupling",
+        "an output without a sample axis: the sum over the batch",
+        summed,
+        None,
+        hold("runner.error", "evidence.empty"),
+        says=("first axis must be the batch",),
+        cand_options={"graph_optimization_level": "disable"},
+        in_verify=True,
+    ),
+    pair(
+        "coupling",
         "dynamic quantisation per tensor, in batches of 1 and of 32",
         per_tensor,
         None,
@@ -628,6 +691,7 @@ LIVE_COUPLED = [
 
 ROWS = [
     *WARNINGS,
+    *LIVE_NANS,
     *LIVE_OUTPUTS,
     *LIVE_FLIPS,
     *PLACED,

@@ -399,6 +399,12 @@ NANS = [
         Pair(single([[0.1, 0.9, 0.3]]), single([[NAN, 0.9, 0.3]]), 1.0, 0.5, argmax=True),
         hold("nonfinite.candidate", "decision.flip"),
     ),
+    Case(
+        "nan",
+        "NaN in the same place of a row of class scores, nonfinite = 'match'",
+        Pair(single([[NAN, 0.9, 0.3]]), single([[NAN, 0.9, 0.3]]), nonfinite="match", argmax=True),
+        RELEASE,
+    ),
 ]
 
 NAMES = {1.0: "1", INF: "+inf", -INF: "-inf", NAN: "NaN"}

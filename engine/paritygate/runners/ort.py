@@ -83,6 +83,9 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     is_fixed = wiring.fixed_batch is not None
     limits = Limits((size,), loaded.is_thread_safe, loaded.device, is_fixed=is_fixed)
     runner = OrtRunner(spec.name, loaded, wiring, limits)
+    runner.constant_names = frozenset(
+        ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed
+    )
     settings = _settings(options, loaded, wiring, size)
     text = canonical_json(["onnxruntime", identity.digest, settings])
     facts = {**_model_facts(options, identity, described), **settings, **loaded.facts}
@@ -109,6 +112,14 @@ def _admit(runner: str, path: Path, check: bool) -> tuple[ModelIdentity, ModelFa
     finally:
         if pending is not None:
             pending.cancel()
+    if result is not None and not result.is_judged:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r}: the model could not be checked: {result.message}; look at this "
+            "machine's limits (ulimit -a) and memory",
+            is_plan_fault=True,
+            code="admission.check_failed",
+        )
     if result is not None and not result.ok:
         raise RunnerLoadError(
             runner,

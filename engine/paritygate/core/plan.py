@@ -37,6 +37,8 @@ from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import DTYPES
 
 StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+# An integer beyond 2**53 stays one: as a float it would be another.
+Bound = StrictInt | StrictNumber
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -141,7 +143,7 @@ class InputTable(_Table):
     axes: list[StrictStr] | None = None
     channels: list[StrictStr] | None = None
     units: list[StrictStr] | StrictStr | None = None
-    range: list[StrictNumber] | list[list[StrictNumber]] | None = None
+    range: list[Bound] | list[list[Bound]] | None = None
     missing: Literal["reject"] = "reject"
 
     @field_validator("dtype")
@@ -160,7 +162,10 @@ class InputTable(_Table):
         pairs = value if value and isinstance(value[0], list) else [value]
         if value is not None and any(len(p) != 2 or p[0] > p[1] for p in pairs):
             raise ValueError("write [minimum, maximum], or one such pair per channel")
-        return value
+        if value is None:
+            return None
+        exact = [[v if abs(v) > 2**53 else float(v) for v in pair] for pair in pairs]
+        return exact if pairs is value else exact[0]
 
 
 class OutputTable(_Table):

@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import InputTable, Plan
-from paritygate.core.tensors import ColumnSpec, is_float
+from paritygate.core.tensors import INTEGERS, ColumnSpec, is_float
+
+_CHANNEL = "channel"
 
 
 @dataclass(frozen=True)
@@ -21,38 +23,41 @@ class InputContract:
 
     Attributes:
         name: input.
-        low, high: bounds, both inclusive, broadcast against one sample; None: unbounded.
+        low, high: bounds, both inclusive, broadcast against one sample; None: unbounded. Of the
+            input's own dtype where that is an integer, so that nothing is rounded; else float64.
         is_float: whether NaN and infinities can occur, which are rejected.
     """
 
     name: str
-    low: npt.NDArray[np.float64] | None
-    high: npt.NDArray[np.float64] | None
+    low: npt.NDArray[Any] | None
+    high: npt.NDArray[Any] | None
     is_float: bool
 
     def violations(self, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """`(n,)` whether a sample of `(n, *shape)` breaks the contract."""
+        good = self._good(array).reshape(len(array), -1)
+        bad: npt.NDArray[np.bool_] = np.logical_not(np.all(good, axis=1))
+        return bad
+
+    def _good(self, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         good: npt.NDArray[np.bool_] = np.ones(array.shape, np.bool_)
         if self.is_float:
             good &= np.isfinite(array)
         if self.low is not None and self.high is not None:
             good &= (array >= self.low) & (array <= self.high)
-        bad: npt.NDArray[np.bool_] = np.logical_not(np.all(good.reshape(len(array), -1), axis=1))
-        return bad
+        return good
 
     def describe(self, sample: npt.NDArray[Any]) -> Violation | None:
         """The first element of one sample that breaks the contract; None if none does."""
-        if not self.violations(sample[None])[0]:
+        good = self._good(sample[None]).reshape(-1)
+        if good.all():
             return None
-        values = sample.reshape(-1).astype(np.float64)
-        good = np.isfinite(values)
+        index = int(np.argmin(good))
+        value = float(sample.reshape(-1)[index])
         low = _bounds(self.low, sample.shape, -math.inf)
         high = _bounds(self.high, sample.shape, math.inf)
-        index = int(np.argmin(good & (values >= low) & (values <= high)))
-        code = "contract.range" if good[index] else "contract.missing"
-        return Violation(
-            code, self.name, index, float(values[index]), float(low[index]), float(high[index])
-        )
+        code = "contract.range" if math.isfinite(value) else "contract.missing"
+        return Violation(code, self.name, index, value, float(low[index]), float(high[index]))
 
 
 @dataclass(frozen=True)
@@ -99,26 +104,76 @@ def _differences(path: str, table: InputTable, column: ColumnSpec) -> list[Probl
     if table.shape is not None and table.shape[1:] != list(column.shape):
         shape = ["batch", *column.shape]
         problems.append(Problem(f"{path}.shape", f"is {table.shape}, but the pack's is {shape}"))
-    pairs = table.range
-    if pairs and isinstance(pairs[0], list):
-        last = column.shape[-1] if column.shape else 1
-        if len(pairs) != last:
-            problems.append(
-                Problem(f"{path}.range", f"has {len(pairs)} pairs for {last} channels (last axis)")
-            )
-    return problems
+    return [*problems, *_channel_problems(path, table, column)]
+
+
+def _channel_problems(path: str, table: InputTable, column: ColumnSpec) -> list[Problem]:
+    """What is said once a channel must be said as often as there are channels."""
+    axes = table.axes
+    if axes is not None and len(axes) != 1 + len(column.shape):
+        told = f"names {len(axes)} axes, but the pack's is {['batch', *column.shape]}"
+        return [Problem(f"{path}.axes", told)]
+    if axes is not None and (len(set(axes)) != len(axes) or axes[0] == _CHANNEL):
+        told = "names every axis once, the samples first"
+        return [Problem(f"{path}.axes", f"{told} (found {axes})")]
+    counts = {
+        "channels": (len(table.channels), "names") if table.channels is not None else None,
+        "units": (len(table.units), "units") if isinstance(table.units, list) else None,
+        "range": (len(_pairs(table)), "pairs") if _is_per_channel(table) else None,
+    }
+    said = {key: count for key, count in counts.items() if count is not None}
+    if axes is not None and _CHANNEL not in axes:
+        told = f"has no {_CHANNEL!r}, of which {' and '.join(said)} speak"
+        return [Problem(f"{path}.axes", f"{told} (found {axes})")] if said else []
+    axis = _channel_axis(table, column)
+    size = 1 if axis is None else column.shape[axis]
+    where = "last axis" if axes is None else f"axis {_CHANNEL!r}"
+    return [
+        Problem(f"{path}.{key}", f"has {count} {what} for {size} channels ({where})")
+        for key, (count, what) in said.items()
+        if count != size
+    ]
+
+
+def _channel_axis(table: InputTable, column: ColumnSpec) -> int | None:
+    """The axis of one sample that the channels are on: the one of that name, or the last."""
+    if table.axes is not None and _CHANNEL in table.axes:
+        return table.axes.index(_CHANNEL) - 1
+    return len(column.shape) - 1 if column.shape else None
+
+
+def _is_per_channel(table: InputTable) -> bool:
+    return bool(table.range) and isinstance((table.range or [0])[0], list)
+
+
+def _pairs(table: InputTable) -> list[Any]:
+    """The bounds of every channel, or the one pair that holds for all."""
+    return list(table.range or []) if _is_per_channel(table) else [table.range]
 
 
 def _contract(name: str, table: InputTable, column: ColumnSpec) -> InputContract:
-    low = high = None
-    if table.range is not None:
-        bounds = np.asarray(table.range, np.float64)
-        low, high = bounds[..., 0], bounds[..., 1]
+    if table.range is None:
+        return InputContract(name, None, None, is_float(column.dtype))
+    pairs = [_within(low, high, column.dtype) for low, high in _pairs(table)]
+    shape, axis = [1] * len(column.shape), _channel_axis(table, column)
+    if axis is not None:
+        shape[axis] = len(pairs)
+    dtype = column.dtype if column.dtype in INTEGERS else "float64"
+    low, high = (np.array(bounds, dtype).reshape(shape) for bounds in zip(*pairs, strict=True))
     return InputContract(name, low, high, is_float(column.dtype))
 
 
+def _within(low: float, high: float, dtype: str) -> tuple[float, float]:
+    """The bounds as the dtype can hold them, so that the same integers lie between them."""
+    if dtype not in INTEGERS:
+        return low, high
+    limits = np.iinfo(dtype)
+    first, last = max(math.ceil(low), int(limits.min)), min(math.floor(high), int(limits.max))
+    return (first, last) if first <= last else (int(limits.max), int(limits.min))
+
+
 def _bounds(
-    bound: npt.NDArray[np.float64] | None, shape: tuple[int, ...], without: float
+    bound: npt.NDArray[Any] | None, shape: tuple[int, ...], without: float
 ) -> npt.NDArray[np.float64]:
     """A bound for every element of a sample, `without` where there is none."""
     every: npt.NDArray[np.float64] = np.full(shape, without)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import time
 from pathlib import Path
@@ -17,10 +18,15 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def settled(path: Path, content: bytes, age_s: float = 60) -> Path:
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute from now, in which everything that was written before has settled."""
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 60_000_000_000)
+
+
+def settled(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
-    then = time.time_ns() - int(age_s * 1e9)
-    os.utime(path, ns=(then, then))
     return path
 
 
@@ -28,6 +34,7 @@ def entries() -> list[Path]:
     return sorted(cache_folder().glob("digests/*"))
 
 
+@pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("size", [0, 1, 3_000_000])
 def test_is_sha256_of_the_bytes(tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
@@ -36,16 +43,34 @@ def test_is_sha256_of_the_bytes(tmp_path: Path, size: int) -> None:
         assert sha256_file(path, cache) == hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.usefixtures("later")
 def test_takes_the_known_digest_while_nothing_has_changed(tmp_path: Path) -> None:
     path = settled(tmp_path / "f", b"first")
-    first, times = sha256_file(path), path.stat()
-    with path.open("r+b") as file:
-        file.write(b"other")
+    first = sha256_file(path)
+    (entry,) = entries()
+    entry.write_text(entry.read_text().replace(first, "0" * 64))
+    assert sha256_file(path) == "0" * 64
+    assert sha256_file(path, cache=False) == first
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("written", ["in place", "through a map", "by another name"])
+def test_reads_again_though_size_and_mtime_were_put_back(tmp_path: Path, written: str) -> None:
+    path = settled(tmp_path / "f", b"first")
+    os.link(path, tmp_path / "g")
+    sha256_file(path)
+    times = path.stat()
+    with (tmp_path / "g" if written == "by another name" else path).open("r+b") as file:
+        if written == "through a map":
+            with mmap.mmap(file.fileno(), 5) as mapped:
+                mapped[:] = b"other"
+        else:
+            file.write(b"other")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert sha256_file(path) == first
-    assert sha256_file(path, cache=False) == hashlib.sha256(b"other").hexdigest()
+    assert sha256_file(path) == hashlib.sha256(b"other").hexdigest()
 
 
+@pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("change", ["size", "mtime", "inode"])
 def test_reads_again_after_a_change(tmp_path: Path, change: str) -> None:
     path = settled(tmp_path / "f", b"first")
@@ -61,13 +86,21 @@ def test_reads_again_after_a_change(tmp_path: Path, change: str) -> None:
     assert sha256_file(path) == hashlib.sha256(content).hexdigest()
 
 
-def test_a_file_changed_a_moment_ago_is_not_kept(tmp_path: Path) -> None:
-    sha256_file(settled(tmp_path / "f", b"new", age_s=0))
+@pytest.mark.parametrize("age_s", [0, 3600])
+def test_a_file_changed_a_moment_ago_is_not_kept(
+    tmp_path: Path, age_s: int, request: pytest.FixtureRequest
+) -> None:
+    path = settled(tmp_path / "f", b"new")
+    then = time.time_ns() - age_s * 1_000_000_000
+    os.utime(path, ns=(then, then))
+    sha256_file(path)
     assert entries() == []
-    sha256_file(settled(tmp_path / "g", b"old"))
+    request.getfixturevalue("later")
+    sha256_file(path)
     assert len(entries()) == 1
 
 
+@pytest.mark.usefixtures("later")
 def test_a_damaged_entry_is_made_again(tmp_path: Path) -> None:
     path = settled(tmp_path / "f", b"content")
     digest = sha256_file(path)

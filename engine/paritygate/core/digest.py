@@ -18,20 +18,16 @@ _SETTLED_NS = 2_000_000_000
 def sha256_file(path: Path, cache: bool = True) -> str:
     """Hex SHA-256 of a file's bytes, read in pieces (the GIL is released meanwhile).
 
-    With `cache` a digest made before is taken where path, size, modification time (ns) and inode
-    are the same. A cache that can't be written is no error.
+    With `cache` a digest made before is taken where path, size, device, inode and the times (ns)
+    of the last modification and the last change of status are the same; the latter can't be set
+    back. A cache that can't be written is no error.
 
     Raises:
         OSError: the file can't be read.
     """
     before = path.stat()
     entry = _entry(path) if cache else None
-    key = {
-        "path": str(path.resolve()),
-        "size": before.st_size,
-        "mtime_ns": before.st_mtime_ns,
-        "inode": before.st_ino,
-    }
+    key = {"path": str(path.resolve()), **_stamp(before)}
     known = _look_up(entry, key)
     if known is not None:
         return known
@@ -88,14 +84,20 @@ def _look_up(entry: Path | None, key: Mapping[str, object]) -> str | None:
     return digest if isinstance(digest, str) and len(digest) == 64 else None
 
 
+def _stamp(found: os.stat_result) -> dict[str, int]:
+    return {
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "ctime_ns": found.st_ctime_ns,
+        "inode": found.st_ino,
+        "device": found.st_dev,
+    }
+
+
 def _is_settled(path: Path, before: os.stat_result) -> bool:
     after = path.stat()
-    same = (before.st_size, before.st_mtime_ns, before.st_ino) == (
-        after.st_size,
-        after.st_mtime_ns,
-        after.st_ino,
-    )
-    return same and time.time_ns() - after.st_mtime_ns > _SETTLED_NS
+    last = max(after.st_mtime_ns, after.st_ctime_ns)
+    return _stamp(after) == _stamp(before) and time.time_ns() - last > _SETTLED_NS
 
 
 def _keep(entry: Path, content: Mapping[str, object]) -> None:

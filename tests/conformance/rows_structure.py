@@ -649,6 +649,13 @@ BATCHES = [
         batch_size=60,
     ),
     _batches(
+        "a tail is padded with its last sample: a function that refuses rows of zeros",
+        "    if not g['x'].any(axis=1).all():\n        raise ValueError('zeros')\n"
+        "    return {'y': g['x'] * 1}\n",
+        RELEASE,
+        batch_size=60,
+    ),
+    _batches(
         "one of 16 batches raises: its samples are named, the others judged",
         "    if g['x'][0, 0] == 24:\n        raise ValueError('broken')\n"
         "    return {'y': g['x']}\n",

@@ -36,6 +36,7 @@ from paritygate.runners.base import (
     describe_batch,
 )
 from paritygate.runners.options import RunnerOptions, did_you_mean
+from paritygate.runners.python_identity import PLAN_MODULE, digest_of_module, identify_function
 
 Function = Callable[[dict[str, Array]], object]
 _CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -130,7 +131,7 @@ class PythonRunner(Runner):
         target = getattr(function, "__func__", function)
         owner = getattr(function, "__self__", None)
         facts = {**_source_facts(function), "outputs_named": list(outputs)}
-        unique = [facts, id(target), id(owner), batch_size]
+        unique = [id(target), id(owner), batch_size]
         return cls(
             name,
             function,
@@ -198,11 +199,11 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     size = options.batch_size or DEFAULT_BATCH_SIZE
     facts: dict[str, object] = {
         "call": options.call,
-        "source_sha256": _digest_of_module(module),
+        "source_sha256": digest_of_module(module),
         "batch_size": size,
         "outputs_named": list(options.outputs),
     }
-    unique = {**facts, "call": f"{module_name}:{_own_name(module, attribute, function)}"}
+    unique = [*identify_function(module, attribute, function), size]
     return PythonRunner(
         spec.name,
         function,
@@ -212,15 +213,6 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
         options.outputs,
         context.constants,
     )
-
-
-def _own_name(module: ModuleType, attribute: str, function: Any) -> str:
-    """The name that a function was defined under, where the module still has it there."""
-    name = str(getattr(function, "__qualname__", attribute))
-    found: Any = module
-    for part in name.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return name if found is function else attribute
 
 
 def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]:
@@ -325,7 +317,7 @@ def _import(runner: str, name: str, folder: Path) -> ModuleType:
 def _import_file(name: str, file: Path) -> ModuleType:
     """Import a file of the plan's folder under a name that no other plan's module has."""
     digest = hashlib.sha256(f"{file.resolve()}\0{sha256_file(file, cache=False)}".encode())
-    unique = f"_paritygate_plan_{digest.hexdigest()[:16]}_{name}"
+    unique = f"{PLAN_MODULE}{digest.hexdigest()[:16]}_{name}"
     if unique in sys.modules:
         return sys.modules[unique]
     spec = importlib.util.spec_from_file_location(unique, file)
@@ -362,11 +354,6 @@ def _check_origin(runner: str, where: str, module: ModuleType, file: Path) -> No
             f"{in_folder[0]}; rename one of them",
             is_plan_fault=True,
         )
-
-
-def _digest_of_module(module: ModuleType) -> str | None:
-    file = getattr(module, "__file__", None)
-    return sha256_file(Path(file), cache=False) if file and Path(file).is_file() else None
 
 
 def _source_facts(function: Function) -> dict[str, object]:

@@ -119,9 +119,13 @@ class RecordedRunner(Runner):
 
     @property
     def identity(self) -> str:
-        """Digest, hex; equal for two runners exactly where they are the same recording."""
+        """Digest, hex; equal for two runners of the same files, in whatever order they are named.
+
+        The same samples in other files, or cut into other record batches, are another recording.
+        """
         if not self._identity:
-            parts = ["recorded", self._recording.digest(), sorted(self._fetches.items())]
+            digests = sorted(self._recording.file_digests())
+            parts = ["recorded", digests, sorted(self._fetches.items())]
             self._identity = hashlib.sha256(canonical_json(parts)).hexdigest()
         return self._identity
 

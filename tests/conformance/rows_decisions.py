@@ -169,6 +169,23 @@ SCORED = [
         ),
         RELEASE,
     ),
+    *[
+        Case(
+            "flips",
+            "float32(0.2) against a declared float64 candidate just below 0.2, compare_as = "
+            f"{compare_as!r}",
+            Pair(
+                rows(0.2),
+                np.array([0.2 - 1e-10]),
+                **WIDE,
+                more={"candidate_dtype": "float64"},
+                bands=BANDS,
+                decision={"compare_as": compare_as},
+            ),
+            expected,
+        )
+        for compare_as, expected in (("output", RELEASE), ("float64", FLIP))
+    ],
     Case(
         "flips",
         "a decision on an output that no side has",

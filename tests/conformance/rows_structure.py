@@ -691,6 +691,22 @@ COUPLED = [
     ),
     Case(
         "coupling",
+        "a function that answers otherwise in a batch of 7: verified with batches of 64, 7 and one",
+        Call(
+            "verify",
+            lambda _: paritygate.verify(
+                lambda g: {"y": g["x"] + 0},
+                lambda g: {"y": g["x"] + (len(g["x"]) == 7)},
+                [{"x": WIDE}, {"x": WIDE[:7]}, {"x": WIDE[:1]}],
+                atol=0.0,
+                rtol=0.0,
+            ),
+        ),
+        EXCEEDED,
+        ("7 of 72",),
+    ),
+    Case(
+        "coupling",
         "a function that answers alike in batches of one, 7 and 64",
         Call(
             "verify",

@@ -24,6 +24,7 @@ from paritygate.pipeline.span import (
     Shared,
     read_block,
 )
+from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
 PROGRESS_EVERY_S = 0.1
@@ -118,6 +119,7 @@ class _Threads:
         self._stop = threading.Event()
         self._shared = Shared()
         self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
+        self._turns = Turns(blocks, self._stop)
         self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
@@ -183,7 +185,7 @@ class _Threads:
                 continue
 
     def _work(self) -> None:
-        with Lane(self._prepared, self._shared, self._stop) as lane:
+        with Lane(self._prepared, self._shared, self._stop, self._turns) as lane:
             while not self._stop.is_set():
                 try:
                     item = self._reads.get(timeout=0.1)
@@ -199,5 +201,6 @@ def _as_fault(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     fault = RuntimeError(f"{type(error).__name__} ended a thread: {error}")
+                self._turns.finish(item.block)
     fault.__cause__ = error
     return fault

@@ -22,6 +22,7 @@ from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.batches import Cut
 from paritygate.pipeline.contract import InputContract, Violation
+from paritygate.pipeline.turns import Turns
 from paritygate.runners.base import Lease, Runner, RunnerSession
 from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
 
@@ -194,9 +195,14 @@ class Lane:
     """What one thread owns: sessions and block buffers."""
 
     def __init__(
-        self, prepared: Prepared, shared: Shared, stop: threading.Event | None = None
+        self,
+        prepared: Prepared,
+        shared: Shared,
+        stop: threading.Event | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._prepared = prepared
+        self._turns = turns
         self._shared = shared
         self._stop = stop or threading.Event()
         self._own: dict[str, RunnerSession] = {}
@@ -239,6 +245,8 @@ class Lane:
         if not read.samples.count:
             nobody: Mask = np.zeros(0, np.bool_)
             return Side({}, nobody, nobody)
+        if self._turns is not None:
+            self._turns.wait(runner, read.block)
         if runner.limits.thread_safe:
             if runner.name not in self._own:
                 self._own[runner.name] = runner.session()

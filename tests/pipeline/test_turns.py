@@ -1,0 +1,87 @@
+"""Which answer is the first doesn't depend on threads, so no count does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.packs import write_pack
+
+from paritygate.api.plans import load_plan
+from paritygate.pipeline.execute import Options, execute
+
+BLOCKS, ROWS = 12, 4
+# Blocks before `first` raise; that of `first` is the slowest and has a layout of its own.
+SOURCE = """
+import time
+
+def ref(d):
+    block = int(d["x"][0, 0])
+    if block <= {first}:
+        time.sleep(0.2)
+    if block < {first}:
+        raise ValueError("not yet")
+    return {{"y": d["x"][:, : 1 if block == {first} else 2]}}
+
+def cand(d):
+    return {{"y": d["x"][:, :1] * 1}}
+"""
+
+
+@pytest.mark.parametrize("first", [0, 2, BLOCKS])
+@pytest.mark.parametrize("thread_safe", [True, False])
+def test_the_first_answer_is_that_of_the_first_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, thread_safe: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "side.py").write_text(SOURCE.format(first=first))
+    x = np.repeat(np.arange(BLOCKS, dtype=np.float32), ROWS)[:, None].repeat(2, 1)
+    write_pack(tmp_path / "g.arrow", np.arange(len(x)), {"x": x})
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {
+            name: {"call": f"side:{name}", "batch_size": ROWS, "thread_safe": thread_safe}
+            for name in ("ref", "cand")
+        },
+        "stages": [
+            {"reference": "ref", "candidate": "cand", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
+        ],
+    }
+    options = Options(threads=4, cuts=(ROWS,) * BLOCKS)
+    stage: dict[str, Any] = execute(load_plan(plan), options).summary["stages"][0]
+    compared = ROWS if first < BLOCKS else 0
+    assert stage["samples"]["compared"] == compared
+    assert stage["samples"]["errors"] == len(x) - compared
+    text = stage["errors"]["reference"]["first"]
+    assert ("float32[2] a sample but was float32[1]" in text) == (first == 0)
+
+
+def test_after_the_first_answer_blocks_run_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two blocks that wait for each other can only end if they run at once."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "side.py").write_text(
+        "import threading\n"
+        "both = threading.Barrier(2)\n"
+        "def ref(d):\n"
+        "    if d['x'][0, 0] > 0: both.wait(timeout=30)\n"
+        "    return {'y': d['x']}\n"
+        "def cand(d): return {'y': d['x'] * 1}\n"
+    )
+    x = np.repeat(np.arange(3, dtype=np.float32), ROWS)[:, None]
+    write_pack(tmp_path / "g.arrow", np.arange(len(x)), {"x": x})
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {
+            name: {"call": f"side:{name}", "batch_size": ROWS, "thread_safe": True}
+            for name in ("ref", "cand")
+        },
+        "stages": [
+            {"reference": "ref", "candidate": "cand", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
+        ],
+    }
+    outcome = execute(load_plan(plan), Options(threads=2, cuts=(ROWS,) * 3))
+    assert outcome.judgement.verdict.value == "release"

@@ -82,6 +82,16 @@ def not_a_model(folder: Path) -> Path:
     return path
 
 
+def misdeclared(folder: Path) -> Path:
+    """`y = x + x`, declared with three elements a sample where it answers four."""
+    return models.save_model(
+        folder / "model.onnx",
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        {"x": (models.FLOAT, ["batch", 4])},
+        {"y": (models.FLOAT, ["batch", 3])},
+    )
+
+
 def cut_off(folder: Path) -> Path:
     path = scale(folder)
     path.write_bytes(path.read_bytes()[:-20])
@@ -223,6 +233,14 @@ WARNINGS = [
         "the candidate's file is cut off",
         scale,
         cut_off,
+        NOT_LOADED,
+        in_verify=True,
+    ),
+    pair(
+        "warnings",
+        "the candidate declares another shape than it answers, which ONNX Runtime only warns of",
+        partial(scale, factor=2.0),
+        misdeclared,
         NOT_LOADED,
         in_verify=True,
     ),

@@ -784,6 +784,19 @@ COUPLED = [
     ),
     Case(
         "coupling",
+        "both functions write into one array, the second one off by 1",
+        Functions(
+            "HELD = np.empty((64, 2), np.float32)\n\n"
+            "def ref(g):\n    HELD[:] = g['x']\n    return {'y': HELD}\n\n"
+            "def cand(g):\n    HELD[:] = g['x'] + 1\n    return {'y': HELD}\n",
+            WIDE,
+            batch_size=64,
+            in_verify=True,
+        ),
+        EXCEEDED,
+    ),
+    Case(
+        "coupling",
         "a function that changes its inputs in place, which the other side is given too",
         Functions(
             "def ref(g):\n    g['x'] += 1\n    return {'y': g['x']}\n\n"

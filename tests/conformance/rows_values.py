@@ -315,6 +315,15 @@ NANS = [
         Pair(HOLED, HOLED, nonfinite="match"),
         RELEASE,
     ),
+    *[
+        Case(
+            "nan",
+            f"both are NaN in the same place, by the default tolerance, nonfinite = {rule!r}",
+            Pair(HOLED, HOLED, 1.0, 0.5, nonfinite=rule, is_named=False),
+            expected,
+        )
+        for rule, expected in (("fail", hold("nonfinite.reference")), ("match", RELEASE))
+    ],
     Case(
         "nan",
         "both are NaN, with another sign and payload, nonfinite = 'match'",

@@ -124,6 +124,7 @@ class Pair:
             {"row": np.arange(len(ref))},
             atol=rule.get("atol", 0.0),
             rtol=rule.get("rtol", 0.0),
+            nonfinite=rule["nonfinite"],
             tolerances={"y": rule} if self.is_named else None,
             decisions=self._decision(),
         )

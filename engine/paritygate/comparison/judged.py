@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,7 @@ class Judged:
             "reference": self.ref.outputs.get(output),
             "candidate": self.cand.outputs.get(output),
         }
-        dtype = next((str(a.dtype) for a in sides.values() if a is not None), "float64")
+        dtype = next((_name(a.dtype) for a in sides.values() if a is not None), "float64")
         tolerance = self.comparer.tolerance(output, dtype)
         if tolerance is None:
             for side, array in sides.items():
@@ -87,11 +88,11 @@ class Judged:
     ) -> str | None:
         contract = self.comparer.plan.table.outputs.get(output)
         if contract is not None:
-            if contract.dtype is not None and str(ref.dtype) != contract.dtype:
+            if contract.dtype is not None and _name(ref.dtype) != contract.dtype:
                 return "dtype.mismatch"
             if contract.shape is not None and list(ref.shape[1:]) != contract.shape[1:]:
                 return "shape.mismatch"
-        if dtypes_disagree(tolerance, str(ref.dtype), str(cand.dtype)):
+        if dtypes_disagree(tolerance, _name(ref.dtype), _name(cand.dtype)):
             return "dtype.mismatch"
         return "shape.mismatch" if ref.shape[1:] != cand.shape[1:] else None
 
@@ -100,7 +101,7 @@ class Judged:
 
     def _judge_pair(self, output: str, tolerance: Tolerance, ref: Array, cand: Array) -> None:
         ordinals = self.samples.ordinals[self.both]
-        dtypes = str(ref.dtype), str(cand.dtype)
+        dtypes = _name(ref.dtype), _name(cand.dtype)
         shape = tuple(ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         self.outputs[output], detail = elements.compare(ref, cand, ordinals)
@@ -122,6 +123,11 @@ class Judged:
 
 def _layout(array: Array) -> str:
     return f"{array.dtype}[{', '.join(map(str, ('batch', *array.shape[1:])))}]"
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:

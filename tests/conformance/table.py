@@ -155,6 +155,6 @@ NOT_YET: dict[str, str] = {
     "raises is a hold",
     "A runtime that switches the process to flush denormals": "the option that does so in ONNX "
     "Runtime is refused; a library that does it by itself ends the run unjudged, which is tested "
-    "beside the kernels, for the switch would outlive the row",
+    "beside the comparison, for the switch would outlive the row",
     "Interruption": "tested beside the command, with a real signal",
 }

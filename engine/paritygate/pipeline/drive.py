@@ -51,7 +51,8 @@ def drive(
         observer: given a `Progress` about ten times a second.
 
     Raises:
-        Interrupted: on KeyboardInterrupt, after all threads have ended.
+        Interrupted: on KeyboardInterrupt, once the batches that are running have ended; on a
+            further one at once, with the threads left to end by themselves.
     """
     work = _Threads(prepared, blocks, threads, Hints(dict(hints)))
     try:
@@ -118,17 +119,17 @@ class _Threads:
         self._blocks = blocks
         self._stop = threading.Event()
         self._shared = Shared()
-        self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
         self._turns = Turns(blocks, self._stop)
+        self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
         self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
         self._threads = [
-            threading.Thread(target=self._guard, args=(self._read,), name="paritygate-read"),
-            *(
-                threading.Thread(target=self._guard, args=(self._work,), name=f"paritygate-{i}")
-                for i in range(threads)
-            ),
+            threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
+            for name, body in (
+                ("paritygate-read", self._read),
+                *((f"paritygate-{i}", self._work) for i in range(threads)),
+            )
         ]
 
     def start(self) -> None:
@@ -149,15 +150,21 @@ class _Threads:
         self._permits.release()
 
     def end(self) -> None:
-        """Stop and join all threads, also while a further interrupt arrives."""
-        self._stop.set()
-        for thread in self._threads:
-            while thread.is_alive():
-                try:
+        """Stop and join all threads.
+
+        Raises:
+            Interrupted: an interrupt arrived; what still runs isn't waited for, and its sessions
+                stay open.
+        """
+        try:
+            self._stop.set()
+            for thread in self._threads:
+                while thread.is_alive():
                     self._permits.release()
                     thread.join(timeout=0.05)
-                except KeyboardInterrupt:
-                    continue
+        except KeyboardInterrupt:
+            self._stop.set()
+            raise Interrupted("interrupted; no verdict") from None
         self._shared.close()
 
     def _guard(self, body: Callable[[], None]) -> None:
@@ -194,6 +201,7 @@ class _Threads:
                 if item is None:
                     return
                 self._results.put(lane.run_block(item, self.hints))
+                self._turns.finish(item.block)
 
 
 def _as_fault(error: BaseException) -> Exception:
@@ -201,6 +209,5 @@ def _as_fault(error: BaseException) -> Exception:
     if isinstance(error, Exception):
         return error
     fault = RuntimeError(f"{type(error).__name__} ended a thread: {error}")
-                self._turns.finish(item.block)
     fault.__cause__ = error
     return fault

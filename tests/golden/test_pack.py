@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.packs import TensorType, write_pack
 
+from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import DTYPES
 from paritygate.golden.pack import GoldenPack, open_pack
 
@@ -277,14 +278,27 @@ def test_slice_values(tmp_path: Path) -> None:
         assert len(set(got.values)) == len(got.values)
         return [got.values[code] for code in got.codes]
 
-    assert values("site") == ["n", "null", "s", "n", "null"]
-    assert values("dict") == ["n", "null", "s", "n", "s"]
-    assert values("count") == ["3", "3", "null", "1", "-2"]
-    assert values("flag") == ["true", "null", "false", "true", "true"]
-    assert values("day") == ["1970-01-01", "1970-01-02", "null", "1970-01-01", "1970-01-02"]
-    assert values("site", 1, 3) == ["null", "s"]
+    assert values("site") == ["n", "(null)", "s", "n", "null"]
+    assert values("dict") == ["n", "(null)", "s", "n", "s"]
+    assert values("count") == ["3", "3", "(null)", "1", "-2"]
+    assert values("flag") == ["true", "(null)", "false", "true", "true"]
+    assert values("day") == ["1970-01-01", "1970-01-02", "(null)", "1970-01-01", "1970-01-02"]
+    assert values("site", 1, 3) == ["(null)", "s"]
     assert values("site", 2, 2) == []
-    assert pack.scan_ids().slice_values["count"] == ("3", "null", "1", "-2")
+    assert pack.scan_ids().slice_values["count"] == ("3", "(null)", "1", "-2")
+
+
+def test_a_slice_value_called_like_null_is_refused(tmp_path: Path) -> None:
+    site = pa.array(["n", None, "s", "(null)", "null"])
+    for name, column in (("a", site), ("b", site.dictionary_encode())):
+        path = tmp_path / f"{name}.arrow"
+        write_pack(path, range(5), columns={"site": column}, rows_per_batch=2)
+        pack = open_pack([path], tmp_path, slices=["site"])
+        with pytest.raises(
+            GoldenError, match=r"slice column 'site', row 3: the text '\(null\)'"
+        ) as e:
+            pack.scan_ids()
+        assert e.value.code == "golden.slice_values"
 
 
 def test_digest_is_of_the_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

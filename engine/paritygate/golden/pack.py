@@ -211,10 +211,22 @@ class GoldenPack:
         return self._plain(name, self.labels_of[name], "golden.null_label", start, stop)
 
     def slice_values(self, name: str, start: int, stop: int) -> SliceCodes:
-        """Values of a slice column for samples `[start, stop)`; null is "null"."""
+        """Values of a slice column for samples `[start, stop)`; null is "(null)".
+
+        Raises:
+            GoldenError: `golden.slice_values`, for a text that is "(null)" itself.
+        """
         arrays = [array for array, _ in self._arrays(name, start, stop)]
-        with reading(self.place(start)[0] if arrays else self.files[0].path):
-            return slice_codes(arrays)
+        try:
+            with reading(self.place(start)[0] if arrays else self.files[0].path):
+                return slice_codes(arrays)
+        except ValueFault as fault:
+            path, row = self.place(start + fault.row)
+            raise GoldenError(
+                f"{path}: slice column {name!r}, row {row}: {fault.found} is what rows without a "
+                "value are called; name it otherwise",
+                fault.code,
+            ) from fault
 
     def scan_ids(self, *, allow_duplicates: bool = False) -> IdScan:
         """Read the pack once without its tensors' values, before anything runs.

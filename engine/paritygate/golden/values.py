@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paritygate.golden.columns import ValueFault, first_null
+
+NULL = "(null)"
 
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
@@ -44,17 +45,23 @@ def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_co
 
 
 def slice_codes(arrays: Sequence[pa.Array[Any]]) -> SliceCodes:
-    """Codes of a slice column; null is the value "null", values stand in order of appearance.
+    """Codes of a slice column; null is the value "(null)", values stand in order of appearance.
 
     Raises:
+        ValueFault: `golden.slice_values`, for a value that is called like null.
         pa.ArrowInvalid: damaged strings or dictionary codes.
     """
-    compute: Any = pc
-    texts = [compute.fill_null(_decoded(array).cast(pa.string()), "null") for array in arrays]
+    texts = [_decoded(array).cast(pa.string()) for array in arrays]
     if not texts:
         return SliceCodes([], np.empty(0, np.int32))
-    encoded = (texts[0] if len(texts) == 1 else pa.concat_arrays(texts)).dictionary_encode()
-    return SliceCodes(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())
+    text = texts[0] if len(texts) == 1 else pa.concat_arrays(texts)
+    encoded = text.dictionary_encode(null_encoding="encode")
+    values = encoded.dictionary.to_pylist()
+    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    if NULL in values:
+        row = int(np.argmax(codes == values.index(NULL)))
+        raise ValueFault("golden.slice_values", row, f"the text {NULL!r}")
+    return SliceCodes([NULL if value is None else value for value in values], codes)
 
 
 def _decoded(array: pa.Array[Any]) -> Any:

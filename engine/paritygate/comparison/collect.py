@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import rule_names
 from paritygate.tally.stage import FIRST, Hits, SliceTally, StageTally
 
+_NONE = KeptCandidates(np.empty(0), np.empty(0), np.empty(0, np.int64))
+
 
 def collect(judged: Judged, hint: KeepHint) -> StageResult:
     """Count a judged block, and pick the rows that may be kept whole."""
@@ -32,12 +35,17 @@ def collect(judged: Judged, hint: KeepHint) -> StageResult:
 class _Collecting:
     def __init__(self, judged: Judged) -> None:
         self.judged = judged
-        self.worst = _Worst.over(judged.details, judged.samples.count)
+
+    @cached_property
+    def worst(self) -> _Worst:
+        return _Worst.over(self.judged.details, self.judged.samples.count)
 
     def result(self, hint: KeepHint) -> StageResult:
         """Count, and pick the rows that may be kept whole."""
         failed = self.judged.rules != 0
         picked = np.flatnonzero(failed)
+        if not len(picked):
+            return StageResult(self._tally(failed), self._failed(picked), _NONE, _NONE)
         worst = self.worst
         flip_margin = self._flip_margin()
         ordinals = self.judged.samples.ordinals

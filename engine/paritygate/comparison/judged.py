@@ -41,12 +41,15 @@ class Judged:
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
         self.both: Mask = np.ones(n, np.bool_)
+        self.is_whole = True
 
     def align(self) -> None:
         """Find the samples that both sides answered; the others fail by themselves."""
         for name, side in (("reference", self.ref), ("candidate", self.cand)):
-            self._mark("sample.missing", name, side.missing)
-            self._mark("runner.error", name, ~side.answered & ~side.missing)
+            if not side.answered.all():
+                self._mark("sample.missing", name, side.missing)
+                self._mark("runner.error", name, ~side.answered & ~side.missing)
+                self.is_whole = False
         self.both = self.ref.answered & self.cand.answered
 
     def _mark(self, rule: str, subject: str, mask: Mask) -> None:
@@ -96,29 +99,33 @@ class Judged:
             return "dtype.mismatch"
         return "shape.mismatch" if ref.shape[1:] != cand.shape[1:] else None
 
-    def _aligned(self, array: Array) -> Array:
-        return array if self.both.all() else array[self.both]
+    def _aligned(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        return array if self.is_whole else array[self.both]
 
     def _judge_pair(self, output: str, tolerance: Tolerance, ref: Array, cand: Array) -> None:
-        ordinals = self.samples.ordinals[self.both]
+        ordinals = self._aligned(self.samples.ordinals)
         dtypes = _name(ref.dtype), _name(cand.dtype)
         shape = tuple(ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         self.outputs[output], detail = elements.compare(ref, cand, ordinals)
-        self.details[output] = detail = _spread_detail(detail, self.both)
+        if not self.is_whole:
+            detail = _spread_detail(detail, self.both)
+        self.details[output] = detail
         for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
             self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             truth = self._truth(policy, decision)
             tally, decided = decision.compare(ref, cand, ordinals, truth)
+            if not self.is_whole:
+                decided = _spread_decided(decided, self.both)
             self.tallies[policy.name] = tally
-            self.decided[policy.name] = decided = _spread_decided(decided, self.both)
+            self.decided[policy.name] = decided
             self._mark("decision.flip", policy.name, decided.flipped)
 
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
-        return None if labels is None else comparer.truth_codes(labels[self.both])
+        return None if labels is None else comparer.truth_codes(self._aligned(labels))
 
 
 def _layout(array: Array) -> str:
@@ -137,8 +144,6 @@ def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:
 
 def _spread_detail(detail: SampleDetail, both: Mask) -> SampleDetail:
     """One row a sample of the block; rows without an answer hold neutral values."""
-    if both.all():
-        return detail
     return SampleDetail(
         rules=_spread(detail.rules, both, 0),
         failing_elements=_spread(detail.failing_elements, both, 0),
@@ -149,8 +154,6 @@ def _spread_detail(detail: SampleDetail, both: Mask) -> SampleDetail:
 
 
 def _spread_decided(detail: DecisionDetail, both: Mask) -> DecisionDetail:
-    if both.all():
-        return detail
     return DecisionDetail(
         ref=_spread(detail.ref, both, -2),
         cand=_spread(detail.cand, both, -2),

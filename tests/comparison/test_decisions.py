@@ -249,7 +249,7 @@ def assert_counts(tally, detail, codes, nonfinite, truth):
 @st.composite
 def classified(draw):
     dtype = draw(st.sampled_from(("float32", "float64", "int16", "uint64")))
-    width = draw(st.integers(1, 4))
+    width = draw(st.integers(2, 4))
     if dtype.startswith("float"):
         element = st.sampled_from((0.0, -0.0, 1.0, 1.0000001, math.nan, math.inf, -math.inf))
     else:
@@ -345,9 +345,9 @@ def test_no_samples():
     assert (tally.samples, tally.matrix) == (0, {})
 
 
-def test_one_class_never_flips():
-    tally, detail = compare(argmax_comparer(1), [[0.5]], [[0.7]])
-    assert (tally.flips, tally.at_risk, detail.margin.tolist()) == (0, 0, [math.inf])
+def test_one_class_decides_nothing():
+    with pytest.raises(ValueError, match="at least two classes"):
+        argmax_comparer(1)
 
 
 # --- names and labels ----------------------------------------------------------------------------

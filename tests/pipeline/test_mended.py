@@ -225,3 +225,9 @@ def test_figures_of_decisions_name_ids(tmp_path: Path) -> None:
     plan["decisions"] = {"d": {"output": "y", "bands": "a < 0.2 <= b"}}
     figures = paritygate.run(plan, out=None).summary["stages"][0]["decisions"]["d"]
     assert figures["flip_margin"]["max"]["id"] == 2
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_run_needs_a_thread(tmp_path: Path, threads: int) -> None:
+    with pytest.raises(PlanError, match="at least 1"):
+        paritygate.run(recorded(tmp_path, Y, Y + 0.25), out=None, threads=threads)

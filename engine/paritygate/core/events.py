@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All runners are ready; `samples` will be run."""
+    """All runners are ready; `samples` will be run. `partial`: the run folder until it is done."""
 
     name: str
     samples: int
+    partial: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

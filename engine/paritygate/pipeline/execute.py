@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Stats
@@ -69,6 +70,9 @@ def execute(plan: Plan, options: Options) -> Outcome:
             writing failed midway.
     """
     started = time.perf_counter()
+    if options.threads is not None and options.threads < 1:
+        problem = Problem("threads", f"is {options.threads}; give at least 1, or leave it out")
+        raise PlanError([problem], plan.source)
     ready = prepare_plan(
         plan,
         stage=options.stage,
@@ -121,7 +125,8 @@ def _execute(
     started: float,
 ) -> Outcome:
     prepared = ready.prepared
-    options.observer(Prepared(prepared.plan.name, prepared.samples))
+    partial = folder.partial if folder is not None else None
+    options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
     tally = _drive(ready, options, collector)

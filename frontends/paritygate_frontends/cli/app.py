@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from paritygate.core.errors import Interrupted, ParityError
 from paritygate_frontends.cli.check import check
 from paritygate_frontends.cli.compare import compare
 from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
+from paritygate_frontends.cli.ending import UsageError, explain, is_json, output
 from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
     "Exit codes: 0 release, 1 hold, 2 could not judge, 3 incomplete (clean, but the plan asks for "
     "more), 130 interrupted."
 )
+_BAD_USAGE: Any = typer.BadParameter.__bases__[0]  # click's, or the copy of it that typer brings
+
+
+class _Verbs(TyperGroup):
+    """The verbs as a group, in which a command line that can't be read is unjudged too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Do the verb; an interrupt outside of its work is explained as one inside."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; no verdict") from None
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
+        """Do what the arguments say and end with its exit code."""
+        given = list(sys.argv[1:] if args is None else args)
+        settings["standalone_mode"] = False
+        try:
+            with output():  # of help
+                code = super().main(given, *more, **settings)
+        except SystemExit:  # the reader of help has gone away
+            code = 0
+        except _BAD_USAGE as e:
+            with suppress(OSError):
+                e.show()
+            code = explain(UsageError(e.format_message()), is_json(given), is_said=True)
+        except ParityError as e:
+            code = explain(e, is_json(given))
+        sys.exit(code)
+
 
 app = typer.Typer(
     name="paritygate",
+    cls=_Verbs,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -14,6 +14,7 @@ import typer
 from paritygate.core.errors import Interrupted, ParityError
 from paritygate.core.verdict import Verdict
 from paritygate_frontends.cli import stdout
+from paritygate_frontends.cli.supervise import tell_said
 
 DEBUG = "PARITYGATE_DEBUG"
 
@@ -88,12 +89,13 @@ def print_json(summary: Mapping[str, Any]) -> None:
         typer.echo(encode_summary(summary), nl=False)
 
 
-def explain(failure: BaseException, as_json: bool = False) -> int:
+def explain(failure: BaseException, as_json: bool = False, *, is_said: bool = False) -> int:
     """Say on standard error why there is no verdict.
 
     Args:
         failure: what ended the command.
         as_json: also print a summary that says so on standard output.
+        is_said: standard error has it already.
 
     Returns:
         The command's exit code.
@@ -102,7 +104,9 @@ def explain(failure: BaseException, as_json: bool = False) -> int:
     head = (
         "" if isinstance(error, Interrupted) else f"{_verdict(error).value.upper()}  {error.code}\n"
     )
-    _say(head + str(error))
+    if not is_said:
+        _say(head + str(error))
+        tell_said()
     if error is not failure and os.environ.get(DEBUG) == "1":
         import traceback
 
@@ -137,7 +141,7 @@ def _verdict(error: ParityError) -> Verdict:
 
 def _say(text: str) -> None:
     """Write to standard error; where even that can't be written, the exit code has to do."""
-    from paritygate_frontends.report.figures import clean
+    from paritygate_frontends.report.figures import clean_lines
 
     with suppress(OSError):
-        typer.echo(clean(text), err=True)
+        typer.echo(clean_lines(text), err=True)

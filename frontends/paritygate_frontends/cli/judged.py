@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paritygate.api import RunResult
-from paritygate.core.events import Observer
+from paritygate.core.events import Event, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
+from paritygate_frontends.cli.supervise import tell_partial
 from paritygate_frontends.report.progress import watch
 from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
@@ -25,8 +26,14 @@ def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
     Raises:
         ParityError: it could not be judged, or standard output can't be written.
     """
-    with watch(name) as observer:
-        result = judge(observer)
+    with watch(name) as draw:
+
+        def observe(event: Event) -> None:
+            if isinstance(event, Prepared):
+                tell_partial(event.partial)
+            draw(event)
+
+        result = judge(observe)
     if as_json:
         print_json(result.summary)
     else:

@@ -2,19 +2,86 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+
+RUNS_MODELS = ("run", "compare", "demo")
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; a character that a stream can't show is escaped there."""
+    """Run the command line and end with its exit code."""
+    try:
+        code = _start()
+        _flush()
+    except KeyboardInterrupt as e:  # before anything began, or in the middle of last words
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = _explain(e)
+    if code == INTERRUPTED and threading.active_count() > 1:
+        os._exit(code)  # what those threads run isn't waited for
+    sys.exit(code)
+
+
+def _start() -> int:
+    """Run the command line; a verb that runs models does it in a child process."""
+    _open_streams()
+    args = sys.argv[1:]
+    verb = next((arg for arg in args if not arg.startswith("-")), "")
+    if verb in RUNS_MODELS and hasattr(os, "fork") and hasattr(os, "waitid"):
+        from paritygate_frontends.cli.supervise import supervise
+
+        return supervise(_run, args)
+    return _run()
+
+
+def _open_streams() -> None:
+    """Make every standard stream one that can be used.
+
+    A closed one leads nowhere, and its number isn't given to a file that is opened later. A
+    character that a stream can't show is escaped there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _run() -> int:
+    """Do what the arguments say; the exit code, with everything written."""
+    code = 2
     try:
         from paritygate_frontends.cli.app import app
 
         app(prog_name="paritygate")
-    except (Exception, KeyboardInterrupt) as e:
-        from paritygate_frontends.cli.ending import explain
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 2
+    except BaseException as e:  # an end without a verdict, whatever it is called
+        code = _explain(e)
+    _flush()
+    return code
 
-        sys.exit(explain(e))
+
+def _explain(failure: BaseException) -> int:
+    from paritygate_frontends.cli.ending import explain, is_json
+
+    return explain(failure, is_json(sys.argv[1:]))
+
+
+def _flush() -> None:
+    """Write what is buffered; what can't be written is let go of, and says nothing at exit."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            from paritygate_frontends.cli.stdout import silence
+
+            silence(stream)

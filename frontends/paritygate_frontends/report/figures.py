@@ -58,11 +58,16 @@ def counted(count: int, noun: str) -> str:
 
 
 def clean(value: object) -> str:
-    """Write text of unknown origin with control characters escaped; line breaks stay."""
+    """Write text of unknown origin on one line: line breaks and control characters escaped."""
     text = str(value)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def clean_lines(text: str) -> str:
+    """Write a text of several lines of ours; other control characters escaped."""
+    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def _escaped(char: str) -> str:

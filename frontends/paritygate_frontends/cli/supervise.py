@@ -1,0 +1,220 @@
+"""Run models in a child process: whatever ends it, the command keeps an exit code of its own.
+
+A model's runtime, or a function that stands for a model, may end its process with any status. The
+child therefore tells its exit code through a pipe, and no other end of it counts as one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from paritygate.core.errors import Interrupted
+
+UNHEARD_S = 0.5
+TOGETHER_S = 0.25  # a terminal or `timeout` may deliver one interrupt twice
+STOPPING = "stopping after the batches that are running; Ctrl-C again ends at once\n"
+_CODE, _PARTIAL, _SAID, _END = b"code ", b"partial ", b"said", b"\0"
+_PR_SET_PDEATHSIG = 1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The child's way to tell its parent something; a process that it forks has none."""
+
+    pid: int
+    pipe: int
+
+    def tell(self, kind: bytes, text: bytes) -> None:
+        if os.getpid() == self.pid:
+            with suppress(OSError):
+                os.write(self.pipe, kind + text + _END)
+
+
+_line: _Line | None = None
+
+
+def tell_partial(folder: Path | None) -> None:
+    """Name the unfinished run folder, which is removed if this process ends without a word."""
+    if _line is not None and folder is not None:
+        _line.tell(_PARTIAL, os.fsencode(folder.absolute()))
+
+
+def tell_said() -> None:
+    """Why there is no verdict stands on standard error."""
+    if _line is not None:
+        _line.tell(_SAID, b"")
+
+
+def supervise(work: Callable[[], int], args: Sequence[str]) -> int:
+    """Do work in a child process.
+
+    Returns in both processes; in the child once its exit code has been told.
+
+    Args:
+        work: gives an exit code, with everything written.
+        args: the command line, for `--json`.
+
+    Returns:
+        The exit code: the work's own; 2 if its process ended otherwise; 130 if a signal to this
+        process ended it.
+    """
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _become_child(parent, writing)
+        return _work_and_tell(work, before)
+    os.close(writing)
+    os.set_blocking(reading, False)  # a process that the child left behind may hold its end
+    watch = _Watch(child, reading)
+    watch.install()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    watch.remove()
+    _, status = os.waitpid(child, 0)
+    return _conclude(status, watch, args)
+
+
+def _work_and_tell(work: Callable[[], int], mask: Iterable[int]) -> int:
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        code = work()
+    except KeyboardInterrupt:  # in the middle of its last words
+        code = Interrupted.exit_code
+    if _line is not None:
+        _line.tell(_CODE, str(code).encode())
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return code
+
+
+def _become_child(parent: int, pipe: int) -> None:
+    """Take the first interrupt only, and outlive the parent by no moment."""
+    global _line
+    _line = _Line(os.getpid(), pipe)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt_once)
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(2)
+
+
+def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
+    """Raise; the parent, who gets every further interrupt too, ends this process at the second."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+    raise KeyboardInterrupt
+
+
+@dataclass
+class _Watch:
+    """What the parent does about signals while the child works.
+
+    Attributes:
+        pipe: what the child tells.
+        ended_by: the signal that made this process end the child.
+    """
+
+    child: int
+    pipe: int
+    ended_by: signal.Signals | None = None
+    interrupted_at: float | None = None
+    told: bytearray = field(default_factory=bytearray)
+
+    def install(self) -> None:
+        """Handle signals, but those that whoever started this process has it ignore."""
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                is_interrupt = number is signal.SIGINT
+                signal.signal(number, self._interrupt if is_interrupt else self._terminate)
+        signal.signal(signal.SIGALRM, self._say_stopping)
+
+    def remove(self) -> None:
+        """The child is over; what is left to do here is short and isn't interrupted."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in (*_SIGNALS, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+
+    def records(self) -> list[bytes]:
+        """All that the child told so far."""
+        with suppress(BlockingIOError):
+            while piece := os.read(self.pipe, 65_536):
+                self.told += piece
+        return bytes(self.told).split(_END)[:-1]
+
+    def _interrupt(self, _signal: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.interrupted_at is None:
+            self.interrupted_at = now
+            os.kill(self.child, signal.SIGINT)
+            signal.setitimer(signal.ITIMER_REAL, UNHEARD_S)
+        elif now - self.interrupted_at > TOGETHER_S:
+            self.ended_by = signal.SIGINT
+            os.kill(self.child, signal.SIGKILL)
+
+    def _terminate(self, number: int, _frame: FrameType | None) -> None:
+        self.ended_by = signal.Signals(number)
+        os.kill(self.child, number)
+
+    def _say_stopping(self, _signal: int, _frame: FrameType | None) -> None:
+        if _SAID not in self.records():
+            _write("\n" + STOPPING if sys.stderr.isatty() else STOPPING)
+
+
+def _write(text: str) -> None:
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), text.encode())
+
+
+def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
+    records = watch.records()
+    codes = [record.removeprefix(_CODE) for record in records if record.startswith(_CODE)]
+    if len(codes) == 1 and codes[0].isdigit():
+        return int(codes[0])
+    folders = [record.removeprefix(_PARTIAL) for record in records if record.startswith(_PARTIAL)]
+    for folder in folders:
+        shutil.rmtree(os.fsdecode(folder), ignore_errors=True)
+    if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        _write("\r\x1b[2K\x1b[?25h")  # a progress bar, and the cursor that it hid
+    from paritygate_frontends.cli.ending import explain, is_json
+
+    end = _describe_end(status, watch, bool(folders))
+    return explain(end, is_json(args), is_said=_SAID in records)
+
+
+def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseException:
+    from paritygate_frontends.cli.ending import CrashedError
+
+    if watch.ended_by is signal.SIGINT:
+        return Interrupted("interrupted; no verdict")
+    if watch.ended_by is not None and os.WIFSIGNALED(status):
+        return Interrupted(f"ended by {watch.ended_by.name}; no verdict")
+    when = "while models ran" if was_running else "before the first batch"
+    if os.WIFEXITED(status):
+        return CrashedError(
+            f"the process was ended with status {os.WEXITSTATUS(status)} {when}: a model, its "
+            "runtime or a function called exit; mend that, or take the runner out of the plan"
+        )
+    number = os.WTERMSIG(status)
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    advice = (
+        "most often the machine ran out of memory; use a smaller batch_size or fewer threads"
+        if number == signal.SIGKILL
+        else "a model's runtime or a function crashed in native code; PYTHONFAULTHANDLER=1 shows "
+        "where, and running each model alone shows which"
+    )
+    return CrashedError(f"the process was ended by {name} {when}: {advice}")

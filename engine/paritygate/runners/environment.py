@@ -77,11 +77,16 @@ def onnxruntime_distributions() -> dict[str, str]:
     """Installed distributions that own the `onnxruntime` folder: name -> version."""
     found = {}
     for distribution in importlib.metadata.distributions():
-        name = str(distribution.metadata["Name"] or "")
-        is_likely = name.lower().startswith(("onnxruntime", "ort-", "ort_"))
-        if is_likely and _OWNED in {file.as_posix() for file in distribution.files or []}:
-            found[name] = distribution.version
+        if _owns_onnxruntime(distribution):
+            found[str(distribution.metadata["Name"] or "")] = distribution.version
     return dict(sorted(found.items()))
+
+
+def _owns_onnxruntime(distribution: importlib.metadata.Distribution) -> bool:
+    record = distribution.read_text("RECORD")
+    if record is not None and _OWNED not in record:  # most of them; parsing each one takes long
+        return False
+    return _OWNED in {file.as_posix() for file in distribution.files or []}
 
 
 def onnxruntime_problem(distributions: Mapping[str, str]) -> str | None:

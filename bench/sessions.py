@@ -117,9 +117,9 @@ def _save_convnet(side: int, channels: int) -> Callable[[Path, float], Path]:
 
 
 PAIRS = (
-    ModelPair("MLP of about 1 ms", _save_mlp((64, 512, 512, 10)), (64,), 256, 500),
-    ModelPair("MLP of about 3 ms", _save_mlp((64, 896, 896, 10)), (64,), 256, 200),
-    ModelPair("convolutions of about 3 ms", _save_convnet(28, 32), (1, 28, 28), 64, 200),
+    ModelPair("MLP of about 1 ms", _save_mlp((64, 576, 576, 10)), (64,), 256, 500),
+    ModelPair("MLP of about 3 ms", _save_mlp((64, 896, 896, 10)), (64,), 256, 300),
+    ModelPair("convolutions of about 3 ms", _save_convnet(28, 32), (1, 28, 28), 64, 300),
 )
 
 

@@ -205,6 +205,9 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
     ]
     note = prepared.pack.label_note
     notes = [f"labels: {note}"] if note else []
+    skipped = prepared.pack.skipped_columns
+    if skipped:
+        notes.append(f"columns: {', '.join(skipped)} of the pack are compared in no stage")
     unused = prepared.unused_inputs()
     if unused:
         notes.append(f"inputs: no runner takes {', '.join(unused)} of the pack")

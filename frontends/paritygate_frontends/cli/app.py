@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -25,15 +25,27 @@ EXIT_CODES = (
 _BAD_USAGE: Any = typer.BadParameter.__bases__[0]  # click's, or the copy of it that typer brings
 
 
+@contextmanager
+def _explained_interrupt() -> Iterator[None]:
+    """Outside of a verb's work too: by itself typer ends without a word."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; no verdict") from None
+
+
 class _Verbs(TyperGroup):
     """The verbs as a group, in which a command line that can't be read is unjudged too."""
 
+    def make_context(self, *args: Any, **settings: Any) -> Any:
+        """Read what stands before the verb."""
+        with _explained_interrupt():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: Any) -> Any:
-        """Do the verb; an interrupt outside of its work is explained as one inside."""
-        try:
+        """Do the verb."""
+        with _explained_interrupt():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; no verdict") from None
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         """Do what the arguments say and end with its exit code."""

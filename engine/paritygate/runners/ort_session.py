@@ -46,6 +46,10 @@ class OrtSession(RunnerSession):
             theirs: self._to_value(np.ascontiguousarray(a)) for theirs, a in wiring.fixed.items()
         }
         self._free: dict[_Key, list[_Slot]] = {}
+        # No node writes an output that is a graph input: a buffer bound to it stays as it is.
+        given = {node.name for node in inference.get_inputs()}
+        given |= {node.name for node in inference.get_overridable_initializers()}
+        self._keeps_buffers = given.isdisjoint(theirs for _, theirs in wiring.fetches)
 
     def close(self) -> None:
         """Let go of the model and of all buffers that aren't leased."""
@@ -63,7 +67,7 @@ class OrtSession(RunnerSession):
         try:
             for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
                 slot.binding.bind_ortvalue_input(theirs, self._to_value(array))
-            if slot.views:
+            if slot.views and self._keeps_buffers:
                 inference.run_with_iobinding(slot.binding)
             else:
                 self._first_run(inference, slot)
@@ -101,8 +105,9 @@ class OrtSession(RunnerSession):
             ours: np.array(value.numpy(), order="C", copy=True)
             for (ours, _), value in zip(self._wiring.fetches, values, strict=True)
         }
-        for ours, theirs in self._wiring.fetches:
-            slot.binding.bind_ortvalue_output(theirs, self._to_value(outputs[ours]))
+        if self._keeps_buffers:
+            for ours, theirs in self._wiring.fetches:
+                slot.binding.bind_ortvalue_output(theirs, self._to_value(outputs[ours]))
         slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
 
 

@@ -66,7 +66,7 @@ class OrtSession(RunnerSession):
         slot = free.pop() if free else _Slot(inference.io_binding())
         try:
             for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
-                slot.binding.bind_ortvalue_input(theirs, self._to_value(array))
+                slot.binding.bind_cpu_input(theirs, array)
             if slot.views and self._keeps_buffers:
                 inference.run_with_iobinding(slot.binding)
             else:

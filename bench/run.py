@@ -23,6 +23,7 @@ from bench.measure import Case, Figure, Row, Scale
 from paritygate.runners.environment import describe_environment
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+NOTES = "\n## Notes\n"  # written by hand below this line, and kept
 HEAD = ("what", "ours", "unit", "baseline", "what it is", "ratio", "allowed")
 
 
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for label in missed:
         print(f"more than allowed: {label}")
     if args.record:
-        RESULTS.write_text(document(rows, load), encoding="utf-8")
+        notes = RESULTS.read_text(encoding="utf-8").partition(NOTES)[2] if RESULTS.exists() else ""
+        RESULTS.write_text(document(rows, load) + NOTES + notes, encoding="utf-8")
     return 1 if missed else 0
 
 

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paritygate_frontends.report.figures import bound, clean, counted, number, seconds, share
+from paritygate_frontends.report.figures import (
+    bound,
+    clean,
+    clean_lines,
+    counted,
+    number,
+    seconds,
+    share,
+)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +106,17 @@ def test_counted() -> None:
 @given(st.text())
 def test_clean_leaves_nothing_that_a_terminal_obeys(text: str) -> None:
     cleaned = clean(text)
-    assert all(c.isprintable() or c == "\n" for c in cleaned)
+    assert cleaned.isprintable()
     if all(c.isprintable() for c in text):
         assert cleaned == text
 
 
 def test_clean_escapes_what_it_takes_away() -> None:
-    assert clean("id\x1b[31m\r") == "id\\x1b[31m\\r"
+    assert clean("id\x1b[31m\r\n") == "id\\x1b[31m\\r\\n"
+
+
+@given(st.text())
+def test_clean_lines_keeps_lines_and_nothing_else(text: str) -> None:
+    lines = clean_lines(text).split("\n")
+    assert len(lines) == text.count("\n") + 1
+    assert all(line.isprintable() for line in lines)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +71,99 @@ def test_control_c_ends_with_130_and_leaves_no_finished_folder(tmp_path: Path) -
     assert "Traceback" not in err
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
     assert [p for p in (tmp_path / "runs").iterdir() if not p.name.endswith(".partial")] == []
+
+
+LONG = """\
+import time
+
+
+def answer(inputs):
+    open("started", "w").close()
+    time.sleep(100)
+    return {"y": inputs["x"] + 0}
+
+
+def other(inputs):
+    return {"y": inputs["x"] + 0}
+"""
+
+
+def start_long(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """Run a plan whose only batch takes long, as the head of a process group."""
+    write_pack(folder / "golden.arrow", np.arange(2), {"x": np.zeros((2, 2), np.float32)})
+    (folder / "slow.py").write_text(LONG)
+    (folder / "plan.toml").write_text(PLAN.replace("batch_size = 1", "batch_size = 2"))
+    process = subprocess.Popen(
+        [*COMMAND, "run", "plan.toml", *options],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(folder, "started", process)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("send", [os.kill, os.killpg])
+def test_a_second_control_c_ends_at_once(tmp_path: Path, send: Callable[[int, int], None]) -> None:
+    process = start_long(tmp_path, "--json")
+    assert process.stderr is not None
+    send(process.pid, signal.SIGINT)
+    told = process.stderr.readline()
+    assert told == "stopping after the batches that are running; Ctrl-C again ends at once\n"
+    send(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "interrupted; no verdict\n")
+    assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_one_control_c_that_arrives_twice_is_one(tmp_path: Path) -> None:
+    process = start_long(tmp_path)
+    assert process.stderr is not None
+    os.kill(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.stderr.readline().startswith("stopping after the batches")
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.15, 0.3, 0.5])
+def test_two_quick_ones_at_the_start_leave_no_traceback(tmp_path: Path, delay: float) -> None:
+    (tmp_path / "plan.toml").write_text(PLAN)
+    write_pack(tmp_path / "golden.arrow", np.arange(2), {"x": np.zeros((2, 2), np.float32)})
+    (tmp_path / "slow.py").write_text(LONG)
+    process = subprocess.Popen(
+        [sys.executable, "-c", START],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    for pause in (delay, 0.3):
+        time.sleep(pause)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert err.count("interrupted; no verdict") == 1
+
+
+START = """\
+import sys
+print("ready", flush=True)
+from paritygate_frontends.cli.main import main
+sys.argv = ["paritygate", "run", "plan.toml", "--json"]
+main()
+"""

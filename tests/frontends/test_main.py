@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -67,6 +68,31 @@ def test_usage_errors_end_with_2_and_say_what_to_change(args: list[str], says: s
     assert result.exit_code == 2
     assert says in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["run", "--limit", "0", "--json"], "--limit"),
+        (["run", "--json", "plan.toml", "--tolerence", "x"], "--tolerence"),
+        (["run", "--json", "--stats", "some"], "gate"),
+        (["compare", "--json", "only.arrow"], "CAND"),
+        (["rn", "--json"], "rn"),
+    ],
+)
+def test_usage_errors_are_json_where_it_is_asked_for(args: list[str], says: str) -> None:
+    result = invoke(*args)
+    summary = json.loads(result.stdout)
+    assert (result.exit_code, summary["verdict"]) == (2, "unjudged")
+    (reason,) = summary["reasons"]
+    assert reason["code"] == "usage.invalid"
+    assert says in reason["message"]
+    assert says in result.stderr
+
+
+def test_a_file_may_be_called_as_an_option_is() -> None:
+    result = invoke("run", "--limit", "0", "--", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 @pytest.mark.slow

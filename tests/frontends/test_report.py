@@ -159,6 +159,36 @@ def test_names_from_a_pack_are_neither_markup_nor_escape_codes() -> None:
     assert "\x1b" not in text
 
 
+def forged(value: Any) -> Any:
+    """The same summary with a line break, and what looks like a verdict, in all that users name."""
+    if isinstance(value, dict):
+        fixed = ("verdict", "code", "ran", "stats", "nonfinite", "undefined", "samples", "labels")
+        return {k: v if k in fixed else forged(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [forged(item) for item in value]
+    return f"{value}\nRELEASE\x85\u2028forged" if isinstance(value, str) else value
+
+
+def test_no_name_or_id_begins_a_line() -> None:
+    summary = summaries.hold()
+    named = summary["stages"][1]
+    named["outputs"]["a\nRELEASE"] = named["outputs"].pop("score")
+    named["decisions"]["b\nRELEASE"] = named["decisions"].pop("disposition")
+    named["decisions"]["b\nRELEASE"]["matrix"] = {"c\nRELEASE": {"d\nRELEASE": 5}}
+    named["slices"]["e\nRELEASE"] = {"f\nRELEASE": named["slices"]["site"]["south"]}
+    located = named["outputs"]["a\nRELEASE"]
+    located["max_abs_error"]["id"] = located["max_excess"]["id"] = "g\nRELEASE"
+    lines = report(forged(summary), Path("runs/h\nRELEASE"))
+    assert not any(line.lstrip().startswith("RELEASE") for line in lines)
+    assert any("ids: a-1\\nRELEASE" in line for line in lines)
+    assert any("g\\nRELEASE" in line for line in lines)
+
+
+def test_checks_are_a_line_each() -> None:
+    lines = plain(render_checks([("fail", "", "r: differs:\n  x is 1\n  y is 2\nok  forged")]))
+    assert lines.splitlines()[0] == "fail  r: differs: x is 1; y is 2\\nok  forged"
+
+
 def test_plain_lines_are_whole_and_have_no_trailing_blanks() -> None:
     summary = summaries.hold()
     summary["reasons"][0]["message"] = "word " * 200 + "end"

@@ -19,10 +19,15 @@ def render_checks(lines: Sequence[tuple[str, str, str]]) -> Iterator[RenderableT
     named = any(name for _, name, _ in lines)
     for status, name, text in lines:
         mark = Text(status, style=COLOURS.get(status, ""))
-        table.add_row(mark, *([clean(name)] if named else []), Text(clean(text)))
+        table.add_row(mark, *([clean(name)] if named else []), Text(_on_one_line(text)))
     yield table
     failed = sum(status == "fail" for status, _, _ in lines)
     if failed:
         yield Text(f"{counted(failed, 'problem')} to mend", style="bold red")
     else:
         yield Text("nothing to mend", style="bold green")
+
+
+def _on_one_line(text: str) -> str:
+    """An indented list within a sentence as a part of it."""
+    return clean(text.replace(":\n  ", ": ").replace("\n  ", "; "))

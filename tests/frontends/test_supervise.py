@@ -1,0 +1,163 @@
+"""Whatever ends the process that runs models: no exit code 0, a sentence, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.frontends.command import COMMAND, environment, execute, on_terminal
+from tests.packs import write_pack
+
+FUNCTIONS = """\
+import ctypes, os, signal, sys, threading, time
+
+def ref(d):
+    return {"y": d["x"] + 0}
+
+def cand(d):
+    return {"y": d["x"] * 1}
+
+def leave(d):
+    os._exit(0)
+
+def segfault(d):
+    ctypes.string_at(0)
+
+def killed(d):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def deaf(d):
+    os.closerange(3, 256)
+    os._exit(0)
+
+def forked(d):
+    child = os.fork()
+    if child == 0:
+        threading.Timer(60, int).run()
+        os._exit(0)
+    os._exit(0)
+
+def waiting(d):
+    open("started-" + str(os.getpid()), "w").close()
+    time.sleep(120)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_pack(tmp_path / "g.arrow", np.arange(6), {"x": np.ones((6, 2), np.float32)})
+    (tmp_path / "fns.py").write_text(FUNCTIONS)
+    return tmp_path
+
+
+def plan(folder: Path, function: str) -> str:
+    (folder / f"{function}.toml").write_text(
+        'golden = "g.arrow"\n'
+        f'[runners]\nref = "fns:ref"\ncand = "fns:{function}"\n'
+        '[[stages]]\nreference = "ref"\ncandidate = "cand"\noutputs.y = { atol = 0, rtol = 0 }\n'
+    )
+    return f"{function}.toml"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("leave", "with status 0 while models ran"),
+        ("segfault", "by SIGSEGV while models ran"),
+        ("killed", "by SIGKILL while models ran: most often the machine ran out of memory"),
+        ("deaf", "with status 0 while models ran"),
+    ],
+)
+def test_a_process_that_ends_without_a_verdict_is_unjudged(
+    folder: Path, function: str, says: str
+) -> None:
+    done = execute("run", plan(folder, function), "--json", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith("UNJUDGED  runner.crashed\n")
+    assert says in done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["verdict"] == "unjudged"
+    (reason,) = summary["reasons"]
+    assert reason["code"] == "runner.crashed"
+    assert says in reason["message"]
+    assert list((folder / "runs").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_while_models_are_loaded(folder: Path) -> None:
+    (folder / "fns.py").write_text(FUNCTIONS + "\nos._exit(0)\n")
+    done = execute("run", plan(folder, "cand"), cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "with status 0 before the first batch" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_process_that_crashes_after_its_verdict_keeps_it(folder: Path) -> None:
+    at_exit = "\nimport atexit\natexit.register(ctypes.string_at, 0)\n"
+    (folder / "fns.py").write_text(FUNCTIONS + at_exit)
+    done = execute("run", plan(folder, "cand"), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("RELEASE")
+
+
+@pytest.mark.slow
+def test_a_terminal_has_its_cursor_back(folder: Path) -> None:
+    code, drawn = on_terminal("run", plan(folder, "leave"), cwd=folder)
+    assert code == 2
+    assert drawn.rindex("\x1b[?25h") > drawn.rindex("\x1b[?25l")
+    assert "UNJUDGED  runner.crashed" in drawn
+
+
+def start(folder: Path, function: str, *options: str) -> subprocess.Popen[str]:
+    """Run a plan as the head of a process group, and wait until its function runs."""
+    process = subprocess.Popen(
+        [*COMMAND, "run", plan(folder, function), *options],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pause = threading.Event()
+    while not list(folder.glob("started-*")) and process.poll() is None:
+        pause.wait(0.05)
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_being_told_to_end_ends_the_child_too(folder: Path, number: signal.Signals) -> None:
+    process = start(folder, "waiting", "--json")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == f"ended by {number.name}; no verdict\n"
+    assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
+    assert list((folder / "runs").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_no_child_outlives_its_parent(folder: Path) -> None:
+    process = start(folder, "waiting")
+    (mark,) = folder.glob("started-*")
+    assert mark.name != f"started-{process.pid}"
+    process.kill()
+    process.communicate(timeout=60)  # ends only once nobody holds the other end of the pipes
+
+
+@pytest.mark.slow
+def test_what_a_function_leaves_running_delays_nothing(folder: Path) -> None:
+    process = start(folder, "forked")
+    try:
+        assert process.wait(timeout=50) == 2
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()

@@ -83,6 +83,7 @@ def test_a_pack_against_itself_holds(tmp_path: Path) -> None:
     ref, _ = packs(tmp_path, np.arange(12))
     result = paritygate.compare(ref, ref, out=None)
     assert [r.code for r in result.reasons] == ["policy.same_runner"]
+    assert paritygate.compare(ref, ref, is_self=True, out=None).verdict == "release"
 
 
 def test_int_ids_against_string_ids_cannot_be_judged(tmp_path: Path) -> None:

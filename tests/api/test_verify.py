@@ -34,6 +34,28 @@ def test_two_models(tmp_path: Path) -> None:
         held.raise_for_hold()
 
 
+@pytest.mark.parametrize("as_rules", [str, lambda rule: [rule], lambda rule: (rule,)])
+def test_decisions_as_rules(as_rules: Any) -> None:
+    def ref(given: dict[str, Any]) -> dict[str, Any]:
+        return {"score": given["x"][:, :1] * 0 + np.float32(0.1999)}
+
+    def cand(given: dict[str, Any]) -> dict[str, Any]:
+        return {"score": given["x"][:, :1] * 0 + np.float32(0.2001)}
+
+    rules = as_rules(f"score: {BANDS}")
+    result = paritygate.verify(ref, cand, {"x": X}, atol=1.0, rtol=0.0, decisions=rules)
+    assert [(r.code, r.decision) for r in result.reasons] == [("decision.flip", "score")]
+
+
+@pytest.mark.parametrize("given", [7, [7], [{"output": "score"}], "score", {"d": 7}])
+def test_decisions_that_are_neither_tables_nor_rules(given: Any) -> None:
+    def same(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"score": inputs["x"]}
+
+    with pytest.raises(PlanError, match=r"decisions"):
+        paritygate.verify(same, same, {"x": X}, atol=1.0, rtol=0.0, decisions=given)
+
+
 def test_each_dict_is_one_batch_of_its_own_size() -> None:
     sizes: list[int] = []
 

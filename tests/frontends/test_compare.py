@@ -57,6 +57,18 @@ def test_a_wrong_id_column_names_what_is_there(tmp_path: Path) -> None:
     assert "sample_id" in result.stderr
 
 
+def test_a_recording_may_be_compared_with_itself_on_demand(tmp_path: Path) -> None:
+    ref, _ = make_recordings(tmp_path)
+    out = ("--out", tmp_path / "runs")
+    same = invoke("compare", ref, ref, *out)
+    assert same.exit_code == 1
+    assert "policy.same_runner" in same.stdout
+    assert "(compare: --self)" in same.stdout
+    result = invoke("compare", ref, ref, "--self", *out)
+    assert result.exit_code == 0, result.output
+    assert "compares a thing with itself" in result.stdout
+
+
 def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
@@ -66,7 +78,7 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(api, "compare", compare)
     args = "compare r.arrow c*.arrow --atol 1 --rtol 0.5 --nonfinite match --id key --argmax z"
-    more = "--limit 3 --stats gate --threads 2 --out o --tolerance y:atol=2,rtol=0"
+    more = "--self --limit 3 --stats gate --threads 2 --out o --tolerance y:atol=2,rtol=0"
     result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high")
     assert "seen" in result.stderr
     assert callable(given.pop("observer"))
@@ -80,6 +92,7 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "bands": ["x: low < 0 <= high"],
         "argmax": ["z"],
         "id": "key",
+        "is_self": True,
         "out": Path("o"),
         "stats": "gate",
         "limit": 3,

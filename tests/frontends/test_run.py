@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import tomllib
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.frontends.command import COMMAND, environment, execute, invoke, on_terminal
-from tests.frontends.plans import make_models, make_plan
+from tests.frontends.plans import make_models, make_plan, make_recordings
 
 from paritygate import api
 from paritygate.core.errors import GoldenError
@@ -136,6 +137,94 @@ def test_the_saved_plan_is_what_was_run(tmp_path: Path, monkeypatch: pytest.Monk
     first, second = json.loads(direct.stdout), json.loads(again.stdout)
     assert first["plan"]["digest"] == second["plan"]["digest"]
     assert first["reasons"] == second["reasons"]
+
+
+def test_the_saved_plan_has_what_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_models(tmp_path / "m", 1.5)
+    (tmp_path / "plans").mkdir()
+    monkeypatch.chdir(tmp_path)
+    args = ("run", "--ref", "m/ref.onnx", "--cand", "m/none.onnx", "--golden", "m/golden.arrow",
+            *TOLERANCE, "--set", "runners.candidate.model=m/cand.onnx", "--set",
+            "stages.comparison.default.atol=0.75", "--set", "golden=m/gold*.arrow")  # fmt: skip
+    direct = invoke(*args, "--save-plan", "plans/p.toml", "--json")
+    saved = tomllib.loads((tmp_path / "plans/p.toml").read_text())
+    assert saved["golden"] == "../m/gold*.arrow"
+    assert saved["runners"] == {
+        "reference": "../m/ref.onnx",
+        "candidate": {"model": "../m/cand.onnx"},
+    }
+    assert saved["stages"][0]["default"]["atol"] == 0.75
+    again = invoke("run", "plans/p.toml", "--json")
+    assert direct.exit_code == again.exit_code == 0, direct.output
+    digests = [json.loads(result.stdout)["plan"]["digest"] for result in (direct, again)]
+    assert digests[0] == digests[1]
+
+
+def test_the_saved_plan_names_recordings_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, cand = make_recordings(tmp_path)
+    (tmp_path / "plans").mkdir()
+    monkeypatch.chdir(tmp_path)
+    args = ("--ref", "recorded", "--cand", cand.name, "--golden", ref.name)
+    moved = ("--set", f'runners.candidate.path=["{cand.name}"]', "--save-plan", "plans/p.toml")
+    result = invoke("run", *args, *moved)
+    saved = tomllib.loads((tmp_path / "plans/p.toml").read_text())
+    assert saved["runners"]["reference"] == "recorded"
+    assert saved["runners"]["candidate"]["path"] == [f"../{cand.name}"]
+    assert result.exit_code == 0, result.output
+
+
+def test_a_plan_is_saved_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_models(tmp_path, 1.0 + 1e-6)
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+
+    def half(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:50])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    args = ("run", "--ref", "ref.onnx", "--cand", "cand.onnx", "--golden", "golden.arrow")
+    result = invoke(*args, *TOLERANCE, "--save-plan", "p.toml")
+    assert result.exit_code == 2
+    assert "--save-plan p.toml: can't be written: No space left on device" in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_file_that_is_no_text_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_models(tmp_path, 1.0 + 1e-6)
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_bytes(b"\xff\xfe")
+    args = ("run", "--ref", "ref.onnx", "--cand", "cand.onnx", "--golden", "golden.arrow")
+    for taken in ("p.toml", "."):
+        result = invoke(*args, *TOLERANCE, "--save-plan", taken)
+        assert result.exit_code == 2
+        assert "UNJUDGED  policy.invalid" in result.stderr
+        assert "exists and says something else" in result.stderr
+    assert Path("p.toml").read_bytes() == b"\xff\xfe"
+
+
+@pytest.mark.parametrize("key", ["meta." + "a." * 20_000 + "a = 1", "a = " + "[" * 20_000])
+def test_a_plan_nested_deeply_is_no_fault_of_ours(tmp_path: Path, key: str) -> None:
+    plan = make_plan(tmp_path)
+    plan.write_text(f"{key}\n{plan.read_text()}")
+    for verb in ("run", "check"):
+        result = invoke(verb, plan)
+        assert result.exit_code == 2
+        assert "is nested too deeply" in result.stderr + result.stdout
+        assert "paritygate itself failed" not in result.stderr
+
+
+def test_a_value_nested_deeply_is_no_fault_of_ours(tmp_path: Path) -> None:
+    result = invoke("run", make_plan(tmp_path), "--set", "golden=" + "[" * 20_000)
+    assert result.exit_code == 2
+    assert "paritygate itself failed" not in result.stderr
 
 
 def test_a_saved_plan_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

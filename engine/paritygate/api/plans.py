@@ -11,6 +11,7 @@ from paritygate.core.plan import Plan, apply_overrides, parse_plan, read_plan
 from paritygate.runners.registry import parse_runner
 
 PathLike = str | Path
+MAX_DEPTH = 100
 
 
 def load_plan(
@@ -29,6 +30,17 @@ def load_plan(
     Raises:
         PlanError: with every problem found.
     """
+    source = "plan" if isinstance(plan, Mapping) else str(plan)
+    try:
+        return _load(plan, overrides, folder)
+    except RecursionError:
+        problem = Problem("", f"is nested too deeply; a plan has at most {MAX_DEPTH} levels")
+        raise PlanError([problem], source) from None
+
+
+def _load(
+    plan: PathLike | Mapping[str, Any], overrides: Sequence[str], folder: PathLike | None
+) -> Plan:
     if isinstance(plan, Mapping):
         data, source, name = dict(plan), "plan", "plan"
         base = Path(folder) if folder is not None else Path.cwd()
@@ -38,7 +50,21 @@ def load_plan(
         base = Path(folder) if folder is not None else path.resolve().parent
     if overrides:
         data = apply_overrides(data, overrides)
+    _check_depth(data)
     return parse_plan(data, base, source, name, parse_runner)
+
+
+def _check_depth(data: Mapping[str, Any]) -> None:
+    level: list[Any] = [data]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+            if isinstance(inner, Mapping | list)
+        ]
+    if level:
+        raise RecursionError
 
 
 def plan_from_models(

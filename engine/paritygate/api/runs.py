@@ -66,6 +66,7 @@ def compare(
     bands: Sequence[str] = (),
     argmax: Sequence[str] = (),
     id: str = "sample_id",
+    is_self: bool = False,
     out: PathLike | None = "runs",
     stats: Stats = "full",
     limit: int | None = None,
@@ -87,6 +88,7 @@ def compare(
         bands: rules `"OUTPUT: accept < 0.2 <= review"`.
         argmax: outputs whose class is the index of the row's maximum.
         id: id column of both packs.
+        is_self: both may be the same recording, as in a check of noise; no release of a model.
         out: parent of the run folder; None leaves no folder.
         stats: tier of the statistics.
         limit: only the first samples; at best `incomplete`.
@@ -113,6 +115,7 @@ def compare(
         id=id,
     )
     plan["outputs_from"] = "all"
+    plan["stages"][0]["self"] = is_self
     return run(
         plan,
         out=out,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from paritygate.api.plans import as_tables, load_plan
+from paritygate.api.plans import as_tables, decision_tables, load_plan
 from paritygate.api.result import RunResult
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import ignore
@@ -32,7 +32,7 @@ def verify(
     rtol: float,
     nonfinite: Literal["fail", "match"] = "fail",
     tolerances: Mapping[str, Mapping[str, Any]] | None = None,
-    decisions: Mapping[str, Mapping[str, Any]] | None = None,
+    decisions: Mapping[str, Mapping[str, Any]] | Sequence[str] = (),
     outputs: Sequence[str] = (),
     out: str | Path | None = None,
 ) -> RunResult:
@@ -48,7 +48,8 @@ def verify(
         rtol: relative to the reference.
         nonfinite: "fail", or "match": the same class and sign in the same place is equal.
         tolerances: output -> `{atol, rtol, ...}` as in a plan, in place of the default.
-        decisions: name -> `{output, bands | argmax}` as in a plan.
+        decisions: name -> `{output, bands | argmax}` as in a plan; or rules
+            `"OUTPUT: accept < 0.2 <= review"`.
         outputs: names of the outputs of callables that return a plain array or a sequence.
         out: parent of a run folder; None leaves none.
 
@@ -69,7 +70,7 @@ def verify(
             "dims": {"batch": {"sizes": sorted({n for n in sizes if n})}} if any(sizes) else {},
             "runners": {"reference": _runner(ref), "candidate": _runner(cand)},
             "stages": [_stage(atol, rtol, nonfinite, tolerances or {})],
-            "decisions": as_tables(decisions or {}),
+            "decisions": _decisions(decisions or ()),
         }
         options = Options(
             out=Path(out) if out is not None else None,
@@ -95,6 +96,16 @@ def _stage(
         "default": {"atol": atol, "rtol": rtol, "nonfinite": nonfinite},
         "outputs": as_tables(tolerances),
     }
+
+
+def _decisions(given: Any) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return as_tables(given)
+    rules = [given] if isinstance(given, str) else given
+    if isinstance(rules, Sequence) and all(isinstance(rule, str) for rule in rules):
+        return decision_tables(rules, ())
+    message = "is a mapping of name -> table, or rules 'OUTPUT: accept < 0.2 <= review' as text"
+    raise PlanError([Problem("decisions", f"{message} (found {given!r:.80})")], "verify")
 
 
 def _runner(given: RunnerLike) -> Any:

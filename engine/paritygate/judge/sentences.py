@@ -61,7 +61,8 @@ def same_runner(stage: StageFacts) -> Reason:
         f"{stage.ref.name!r} and {stage.cand.name!r} are the same thing (model, runtime, provider "
         "and options, or recording), so their agreement proves nothing",
         stage=stage.stage.name,
-        next="name the model that ships as the candidate, or say self = true for a noise check",
+        next="name the model that ships as the candidate, or for a noise check say self = true in "
+        "the plan's stage (compare: --self)",
     )
 
 

@@ -38,6 +38,9 @@ def compare(
     id_: Annotated[
         str, typer.Option("--id", metavar="COLUMN", help="The column of sample ids.")
     ] = "sample_id",
+    self_: Annotated[
+        bool, typer.Option("--self", help="Both may be the same recording: a check of noise.")
+    ] = False,
     limit: Limit = None,
     stats: StatsTier = "full",
     threads: Threads = None,
@@ -67,6 +70,7 @@ def compare(
                 bands=bands or (),
                 argmax=argmax or (),
                 id=id_,
+                is_self=self_,
                 out=out,
                 stats=stats,
                 limit=limit,

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from paritygate.core.plan import Plan
 
 
+NO_FILES = ("recorded", "null")  # runners that are named by their kind alone
+
+
 @dataclass(frozen=True)
 class Planless:
     """What stands in for a plan, as given; None or empty where it isn't."""
@@ -140,6 +143,7 @@ def _choose(plan: Path | None, planless: Planless, overrides: Sequence[str]) -> 
         PlanError: both, neither, or a part of either; with every problem found.
     """
     from paritygate import api
+    from paritygate.core.plan import apply_overrides
 
     given = planless.given()
     if plan is not None:
@@ -162,9 +166,10 @@ def _choose(plan: Path | None, planless: Planless, overrides: Sequence[str]) -> 
     data = _write_plan(planless)
     if planless.save_plan is None:
         return api.load_plan(data, overrides=overrides)
-    api.load_plan(data, overrides=overrides)
-    _save(planless.save_plan, api.toml_text(_moved(data, planless.save_plan)))
-    return api.load_plan(planless.save_plan, overrides=overrides)
+    api.load_plan(data, overrides=overrides)  # nothing is saved that isn't valid
+    changed = _moved(apply_overrides(data, overrides), planless.save_plan)
+    _save(planless.save_plan, api.toml_text(changed))
+    return api.load_plan(planless.save_plan)
 
 
 def _write_plan(planless: Planless) -> dict[str, Any]:
@@ -210,31 +215,50 @@ def _moved(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Write the plan's relative paths as seen from the folder of the file it is saved to."""
     return {
         **data,
-        "golden": [_seen_from(text, path) for text in data["golden"]],
-        "runners": {name: _seen_from(text, path) for name, text in data["runners"].items()},
+        "golden": _seen_from(data["golden"], path),
+        "runners": {name: _moved_runner(given, path) for name, given in data["runners"].items()},
     }
 
 
-def _seen_from(text: str, path: Path) -> str:
-    is_function = ":" in text and not Path(text).exists()
-    if is_function or Path(text).is_absolute():
-        return text
-    return os.path.relpath(text, path.resolve().parent)
+def _moved_runner(given: Any, path: Path) -> Any:
+    if isinstance(given, Mapping):
+        moved = {key: _seen_from(given[key], path) for key in ("model", "path") if key in given}
+        return {**given, **moved}
+    return given if given in NO_FILES else _seen_from(given, path)
+
+
+def _seen_from(paths: Any, path: Path) -> Any:
+    """A path, or each of a list, as seen from a file's folder; functions stay as they are."""
+    if isinstance(paths, list):
+        return [_seen_from(text, path) for text in paths]
+    is_function = ":" in paths and not Path(paths).exists()
+    if is_function or Path(paths).is_absolute():
+        return paths
+    return os.path.relpath(paths, path.resolve().parent)
 
 
 def _save(path: Path, text: str) -> None:
-    """Write a plan; one that says something else is never overwritten.
+    """Write a plan, whole or not at all; one that says something else is never overwritten.
 
     Raises:
         PlanError: such a file exists.
         FolderError: it can't be written.
     """
+    content = text.encode()
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
-        if path.exists() and path.read_text(encoding="utf-8") != text:
+        if path.exists():
+            if path.is_file() and path.read_bytes() == content:
+                return
             problem = Problem(
                 f"--save-plan {path}", "exists and says something else; choose another name"
             )
             raise PlanError([problem], COMMAND_LINE)
-        path.write_text(text, encoding="utf-8")
+        try:
+            partial.write_bytes(content)
+            partial.rename(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     except OSError as e:
         raise FolderError(f"--save-plan {path}: can't be written: {e.strerror or e}") from None

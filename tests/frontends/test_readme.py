@@ -58,6 +58,7 @@ def test_every_command_is_named() -> None:
 def test_the_map_names_rooms_and_files_that_exist() -> None:
     table = README.partition("| room | file |")[2].partition("\n\n")[0]
     room = ROOT
+    missing: dict[Path, set[Path]] = {}
     for line in table.splitlines()[2:]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if cells[0]:
@@ -65,6 +66,11 @@ def test_the_map_names_rooms_and_files_that_exist() -> None:
             room = ROOT / name if "/" in name else ROOT / "engine/paritygate" / name
         for file in re.findall(r"`([^`]+)`", cells[1]):
             assert list(room.glob(file.rstrip("/"))), f"{room.name}: {file}"
+        missing[room] = missing.get(room, set(room.glob("*.py"))) - {
+            path for file in re.findall(r"`([^`]+\.py)`", line) for path in room.rglob(file)
+        }
+    for room, files in missing.items():
+        assert {p.name for p in files} <= {"__init__.py", "__main__.py"}, room
     rooms = {p.name for p in (ROOT / "engine/paritygate").iterdir() if (p / "__init__.py").exists()}
     assert {name for name in rooms if f"`{name}`" not in table} == {"api"}
     assert "`engine/paritygate/api`" in table

@@ -23,8 +23,10 @@ def interrupt_once() -> None:
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     finish, ended = threading.Event(), threading.Event()
+    lets_go: list[bool] = []
 
     def ref(given: dict[str, Any]) -> dict[str, Any]:
+        lets_go.append(threading.current_thread().daemon)
         for delay in (0.2, 1.0):
             threading.Timer(delay, interrupt_once).start()
         finish.wait(30)
@@ -38,6 +40,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         with pytest.raises(Interrupted):
             paritygate.verify(ref, cand, {"x": X}, atol=0.0, rtol=0.0, out=tmp_path / "runs")
         assert not ended.is_set()
+        assert lets_go == [True]  # else the process would wait for it at its end
     finally:
         finish.set()
         assert ended.wait(30)

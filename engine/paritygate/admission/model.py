@@ -17,6 +17,7 @@ from typing import Any
 
 import onnx
 
+from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import ParityError
 
 _EXTERNAL = "admission.external_data"
@@ -41,6 +42,7 @@ class ExternalFile:
     location: str
     bytes: int
     sha256: str
+    watched: Watched
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class ModelIdentity:
         sha256: of the model file alone.
         bytes: of the model file alone.
         files: external data, sorted by location.
+        model_file: the model file as it was before it was digested.
     """
 
     path: Path
@@ -60,6 +63,12 @@ class ModelIdentity:
     sha256: str
     bytes: int
     files: tuple[ExternalFile, ...]
+    model_file: Watched
+
+    @property
+    def watched(self) -> tuple[Watched, ...]:
+        """All of its files as they were before they were digested."""
+        return (self.model_file, *(file.watched for file in self.files))
 
 
 @dataclass(frozen=True)
@@ -133,10 +142,11 @@ def identify_model(path: Path, structure: onnx.ModelProto | None = None) -> Mode
             file = _inside(path, folder, tensor.name, location)
             needed[location] = (file, max(end, needed.get(location, (file, 0))[1]))
     files = tuple(_external_file(path, k, *needed[k]) for k in sorted(needed))
-    sha256, size = _hash(path, path)
+    sha256, size, watched = _hash(path, path)
     parts = [sha256, [[f.location, f.bytes, f.sha256] for f in files]]
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=True)
-    return ModelIdentity(path, hashlib.sha256(text.encode()).hexdigest(), sha256, size, files)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return ModelIdentity(path, digest, sha256, size, files, watched)
 
 
 def describe_model(path: Path, structure: onnx.ModelProto | None = None) -> ModelFacts:
@@ -269,21 +279,22 @@ def _inside(path: Path, folder: Path, tensor: str, location: str) -> Path:
 
 
 def _external_file(path: Path, location: str, file: Path, end: int) -> ExternalFile:
-    sha256, size = _hash(path, file)
+    sha256, size, watched = _hash(path, file)
     if size < end:
         raise AdmissionError(
             f"{path}: external data {location!r} has {size} bytes but the model reads up to byte "
             f"{end}; the file is truncated or belongs to another model",
             _EXTERNAL,
         )
-    return ExternalFile(location, size, sha256)
+    return ExternalFile(location, size, sha256, watched)
 
 
-def _hash(model: Path, file: Path) -> tuple[str, int]:
+def _hash(model: Path, file: Path) -> tuple[str, int, Watched]:
     try:
         with file.open("rb") as stream:
+            watched = watch(file, stream.fileno())
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            return digest, stream.tell()
+            return digest, stream.tell(), watched
     except OSError as e:
         code = None if file == model else _EXTERNAL
         raise AdmissionError(f"{file}: can't be read: {e.strerror or e}", code) from None

@@ -9,10 +9,41 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 # A file changed this recently may change again within the same tick of its time stamp.
 _SETTLED_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A file as it was before it was digested.
+
+    Attributes:
+        path: of the file.
+        stamp: size, times (ns), inode and device.
+    """
+
+    path: Path
+    stamp: Mapping[str, int]
+
+    def is_changed(self) -> bool:
+        """Whether the file has been written, replaced or removed since."""
+        try:
+            return _stamp(self.path.stat()) != self.stamp
+        except OSError:
+            return True
+
+
+def watch(path: Path, opened: int) -> Watched:
+    """Note what an open file is now; called before it is digested or mapped.
+
+    Args:
+        path: where it was opened.
+        opened: its file descriptor, so that it is this file and none put in its place.
+    """
+    return Watched(path, _stamp(os.fstat(opened)))
 
 
 def sha256_file(path: Path, cache: bool = True) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
 
 _MAGIC = b"ARROW1"
@@ -26,12 +27,14 @@ class Source(Protocol):
 
     Attributes:
         path: the file.
+        watched: the file as it was when it was opened.
         size: bytes of the file.
         schema: schema of all its columns.
         batch_rows: rows of each record batch.
     """
 
     path: Path
+    watched: Watched
     size: int
     schema: pa.Schema
     batch_rows: tuple[int, ...]
@@ -63,7 +66,7 @@ class MappedIpc:
             GoldenError: `golden.unreadable` or `golden.format`.
         """
         self.path = path
-        self._map = _map_file(path)
+        self._map, self.watched = _map_file(path)
         self.size = len(self._map)
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
@@ -177,16 +180,17 @@ def reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _map_file(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
     try:
         with path.open("rb") as file:
+            watched = watch(path, file.fileno())
             size = os.fstat(file.fileno()).st_size
             head = file.read(len(_MAGIC))
             if size:
                 file.seek(-min(size, len(_MAGIC)), os.SEEK_END)
             tail = file.read()
             _check_ends(path, size, head, tail)
-            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), watched
     except OSError as error:
         raise GoldenError(
             f"{path}: can't be opened ({error.strerror or error}); check the path and that you may "

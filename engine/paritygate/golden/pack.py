@@ -88,6 +88,7 @@ class GoldenPack:
 
     Attributes:
         files: the files in sample order.
+        watched: the same files as they were when they were opened.
         samples: rows over all files.
         id_kind: "int64" or "string".
         inputs: tensor name -> spec of an input.
@@ -101,6 +102,7 @@ class GoldenPack:
     """
 
     def __init__(self, sources: Sequence[Source], wanted: Selection, columns: PackColumns) -> None:
+        self.watched = tuple(source.watched for source in sources)
         self.files = tuple(
             PackFile(source.path, sum(source.batch_rows), source.size) for source in sources
         )

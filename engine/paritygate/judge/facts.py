@@ -53,6 +53,7 @@ class RunFacts:
         asked: samples that this run was asked to judge.
         stages: the stages that were asked for.
         locate: ordinal -> sample id.
+        changed: files that were written, replaced or removed while they were judged.
         notes: further things that were not judged.
     """
 
@@ -61,6 +62,7 @@ class RunFacts:
     asked: int
     stages: Sequence[StageFacts]
     locate: Locate
+    changed: Sequence[str] = ()
     notes: Sequence[str] = ()
 
 

@@ -20,6 +20,9 @@ def judge(facts: RunFacts) -> Judgement:
         found = list(_judge_stage(facts, stage))
         reasons += found
         verdicts[stage.stage.name] = Verdict.HOLD if found else Verdict.RELEASE
+    if facts.changed:
+        reasons.append(_changed(facts))
+        verdicts = dict.fromkeys(verdicts, Verdict.HOLD)
     complete = len(facts.stages) == len(facts.plan.stages) and facts.asked == facts.samples
     if not facts.stages:
         reasons.append(Reason("evidence.empty", "no stage ran, so nothing was compared"))
@@ -30,6 +33,15 @@ def judge(facts: RunFacts) -> Judgement:
         reasons.append(_incomplete(facts))
         verdicts = dict.fromkeys(verdicts, Verdict.INCOMPLETE) if _limited(facts) else verdicts
     return Judgement(verdict, tuple(reasons), verdicts, list_not_judged(facts))
+
+
+def _changed(facts: RunFacts) -> Reason:
+    return Reason(
+        "evidence.changed",
+        f"{', '.join(facts.changed)} changed while the run was judging it, so that its digest may "
+        "not name what ran",
+        next="run again on files that nobody writes; put new versions under new names",
+    )
 
 
 def _limited(facts: RunFacts) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from paritygate.core.errors import PlanError, Problem
+from paritygate.core.errors import GoldenError, PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Stats
@@ -130,6 +130,7 @@ def _execute(
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
     tally = _drive(ready, options, collector)
+    digests = _file_digests(pending)
     judgement = judge(_facts(ready, tally))
     shards = collector.write() if folder is not None else {}
     timing = {
@@ -145,7 +146,7 @@ def _execute(
         tally,
         judgement,
         shards,
-        pending.digests.result(),
+        digests,
         pending.environment.result(),
         timing,
         options.stats,
@@ -156,6 +157,16 @@ def _execute(
         path = folder.finish()
     options.observer(Finished(judgement.verdict.value))
     return Outcome(judgement, summary, path, tally)
+
+
+def _file_digests(pending: _Pending) -> tuple[str, ...]:
+    try:
+        return pending.digests.result()
+    except OSError as e:
+        raise GoldenError(
+            f"{e.filename}: can't be digested any more ({e.strerror}); it was there when the run "
+            "began, so run again on files that nobody removes"
+        ) from e
 
 
 def _drive(ready: Preparation, options: Options, collector: Collector) -> Tally:
@@ -203,6 +214,9 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
         )
         for stage in ready.selected
     ]
+    # Sides first: the identity of a recording is made of digests, which must name what is there.
+    watched = [*prepared.pack.watched, *(w for r in prepared.runners.values() for w in r.watched)]
+    changed = dict.fromkeys(str(w.path) for w in watched if w.is_changed())
     note = prepared.pack.label_note
     notes = [f"labels: {note}"] if note else []
     skipped = prepared.pack.skipped_columns
@@ -217,6 +231,7 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
         asked=prepared.samples,
         stages=stages,
         locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
+        changed=tuple(changed),
         notes=notes,
     )
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel
 
+from paritygate.core.digest import Watched
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import DTYPES, Array, Batch, ColumnSpec, TensorSpec
 
@@ -154,9 +155,11 @@ class Runner(ABC):
         outputs: name -> what it declares to answer, under our names; None: unknown until the
             first batch (then see `observed`).
         findings: what holds the run whatever the numbers say.
+        watched: the files that it runs from, as they were before they were digested.
         constant_names: the plan's constants that it takes; None: unknown.
     """
 
+    watched: tuple[Watched, ...] = ()
     constant_names: frozenset[str] | None = None
 
     def __init__(

@@ -86,6 +86,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     runner.constant_names = frozenset(
         ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed
     )
+    runner.watched = identity.watched
     settings = _settings(options, loaded, wiring, size)
     text = canonical_json(["onnxruntime", identity.digest, settings])
     facts = {**_model_facts(options, identity, described), **settings, **loaded.facts}

@@ -105,6 +105,7 @@ class RecordedRunner(Runner):
             outputs=outputs,
             findings=findings,
         )
+        self.watched = recording.watched
         self.duplicates = duplicates or IdCount(0)
         self._golden = golden
         self._recording = recording

@@ -11,7 +11,8 @@ import pytest
 
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.core.errors import PlanError
-from paritygate.core.plan import BatchDim, apply_overrides
+from paritygate.core.overrides import apply_overrides
+from paritygate.core.tables import BatchDim
 from paritygate.core.tensors import block_size, cut_blocks
 
 SHORT = """

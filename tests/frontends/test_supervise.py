@@ -99,6 +99,16 @@ def test_a_process_that_ends_while_models_are_loaded(folder: Path) -> None:
 
 
 @pytest.mark.slow
+def test_check_of_a_module_that_ends_the_process_is_no_success(folder: Path) -> None:
+    (folder / "gone.py").write_text("import os\nos._exit(0)\n")
+    path = Path(plan(folder, "cand"))
+    (folder / path).write_text((folder / path).read_text().replace("fns:cand", "gone:cand"))
+    done = execute("check", str(path), cwd=folder)
+    assert done.returncode == 2
+    assert "runner.crashed" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_process_that_crashes_after_its_verdict_keeps_it(folder: Path) -> None:
     at_exit = "\nimport atexit\natexit.register(ctypes.string_at, 0)\n"
     (folder / "fns.py").write_text(FUNCTIONS + at_exit)

@@ -15,7 +15,7 @@ from tests.packs import write_pack
 
 import paritygate
 from paritygate.core.errors import PlanError
-from paritygate.core.plan import InputTable
+from paritygate.core.tables import InputTable
 from paritygate.core.tensors import ColumnSpec
 from paritygate.pipeline.contract import _contract
 

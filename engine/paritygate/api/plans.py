@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from paritygate.core.errors import PlanError, Problem
-from paritygate.core.plan import Plan, apply_overrides, parse_plan, read_plan
+from paritygate.core.overrides import apply_overrides
+from paritygate.core.plan import Plan, parse_plan, read_plan
 from paritygate.runners.registry import parse_runner
 
 PathLike = str | Path

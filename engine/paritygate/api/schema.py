@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paritygate.core.plan import PlanTable
+from paritygate.core.tables import PlanTable
 from paritygate.runners.registry import KINDS, options_model
 
 

@@ -7,274 +7,21 @@ its digest identifies the policy.
 
 from __future__ import annotations
 
-import copy
-import difflib
 import hashlib
 import json
-import math
-import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import ValidationError
 
 from paritygate.core.bands import Bands, parse_bands
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.tensors import DTYPES
-
-StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-# An integer beyond 2**53 stays one: as a float it would be another.
-Bound = StrictInt | StrictNumber
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
-
-
-class ToleranceTable(_Table):
-    """`[stages.outputs.NAME]`."""
-
-    atol: Annotated[StrictNumber, Field(ge=0)] | None = None
-    rtol: Annotated[StrictNumber, Field(ge=0, lt=1)] | None = None
-    nonfinite: Literal["fail", "match"] = "fail"
-    max_outlier_fraction: Annotated[StrictNumber, Field(ge=0, lt=1)] = 0.0
-    max_abs: Annotated[StrictNumber, Field(ge=0)] | None = None
-    candidate_dtype: StrictStr | None = None
-
-    @field_validator("candidate_dtype")
-    @classmethod
-    def _known_dtype(cls, value: str | None) -> str | None:
-        return _check_dtype(value)
-
-    @model_validator(mode="after")
-    def _complete(self) -> ToleranceTable:
-        if (self.atol is None) != (self.rtol is None):
-            raise ValueError("atol and rtol belong together; give both (0 is a value)")
-        if self.max_outlier_fraction > 0 and self.max_abs is None:
-            raise ValueError(
-                "max_outlier_fraction needs max_abs, the error that no outlier may pass"
-            )
-        return self
-
-    def tolerance(self) -> Tolerance:
-        """The same as the judge's value; without atol and rtol: exact."""
-        return Tolerance(
-            atol=self.atol or 0.0,
-            rtol=self.rtol or 0.0,
-            nonfinite=self.nonfinite,
-            max_outlier_fraction=self.max_outlier_fraction,
-            max_abs=self.max_abs,
-            candidate_dtype=self.candidate_dtype,
-        )
-
-
-class StageTable(_Table):
-    """`[[stages]]`."""
-
-    name: StrictStr | None = None
-    reference: StrictStr
-    candidate: StrictStr
-    outputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
-    default: ToleranceTable | None = None
-    ignore: list[StrictStr] = Field(default_factory=list)
-    flips: dict[StrictStr, Annotated[StrictInt, Field(ge=0)]] = Field(default_factory=dict)
-    self_: StrictBool = Field(default=False, alias="self")
-
-    @field_validator("name")
-    @classmethod
-    def _file_name(cls, value: str | None) -> str | None:
-        if value is not None and not NAME.fullmatch(value):
-            raise ValueError(
-                "use letters, digits, '.', '_' and '-': the name is part of file names"
-            )
-        return value
-
-
-class DecisionTable(_Table):
-    """`[decisions.NAME]`."""
-
-    output: StrictStr
-    bands: StrictStr | None = None
-    argmax: StrictBool = False
-    axis: StrictInt = -1
-    compare_as: Literal["output", "float64"] | None = None
-    labels: StrictStr | list[StrictStr] | None = None
-    label_column: StrictStr | None = None
-
-    @field_validator("bands")
-    @classmethod
-    def _parsable(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_bands(value)
-        return value
-
-    @model_validator(mode="after")
-    def _one_rule(self) -> DecisionTable:
-        if (self.bands is None) == (not self.argmax):
-            raise ValueError("give exactly one of bands = '...' and argmax = true")
-        if self.axis != -1:
-            raise ValueError("axis: only the last axis (-1) is judged")
-        if self.bands is not None and self.labels is not None:
-            raise ValueError("labels belong to argmax; bands have names of their own")
-        return self
-
-
-class InputTable(_Table):
-    """`[inputs.NAME]`: the contract of an input."""
-
-    column: StrictStr | None = None
-    dtype: StrictStr | None = None
-    shape: list[StrictInt | StrictStr] | None = None
-    axes: list[StrictStr] | None = None
-    channels: list[StrictStr] | None = None
-    units: list[StrictStr] | StrictStr | None = None
-    range: list[Bound] | list[list[Bound]] | None = None
-    missing: Literal["reject"] = "reject"
-
-    @field_validator("dtype")
-    @classmethod
-    def _known_dtype(cls, value: str | None) -> str | None:
-        return _check_dtype(value)
-
-    @field_validator("shape")
-    @classmethod
-    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
-        return _check_shape(value)
-
-    @field_validator("range")
-    @classmethod
-    def _pairs(cls, value: Any) -> Any:
-        pairs = value if value and isinstance(value[0], list) else [value]
-        if value is not None and any(len(p) != 2 or p[0] > p[1] for p in pairs):
-            raise ValueError("write [minimum, maximum], or one such pair per channel")
-        if value is None:
-            return None
-        exact = [[v if abs(v) > 2**53 else float(v) for v in pair] for pair in pairs]
-        return exact if pairs is value else exact[0]
-
-
-class OutputTable(_Table):
-    """`[outputs.NAME]`: the contract of an output."""
-
-    dtype: StrictStr | None = None
-    shape: list[StrictInt | StrictStr] | None = None
-    meaning: StrictStr | None = None
-
-    @field_validator("dtype")
-    @classmethod
-    def _known_dtype(cls, value: str | None) -> str | None:
-        return _check_dtype(value)
-
-    @field_validator("shape")
-    @classmethod
-    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
-        return _check_shape(value)
-
-
-class ConstantTable(_Table):
-    """`[constants]` entries: an input that is the same for all samples."""
-
-    dtype: StrictStr
-    value: Any
-
-    @field_validator("dtype")
-    @classmethod
-    def _known_dtype(cls, value: str) -> str:
-        return _check_dtype(value) or value
-
-
-class BatchDim(_Table):
-    """`batch` in `[dims]`: the approved batch sizes, as a list or as a range."""
-
-    sizes: list[Annotated[StrictInt, Field(ge=1)]] | None = None
-    min: Annotated[StrictInt, Field(ge=1)] | None = None
-    max: Annotated[StrictInt, Field(ge=1)] | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> BatchDim:
-        if self.sizes is not None:
-            if not self.sizes or self.min is not None or self.max is not None:
-                raise ValueError("give either sizes = [...] (not empty) or min and max")
-        elif self.min is None or self.max is None or self.min > self.max:
-            raise ValueError("give sizes = [...], or min and max with min <= max")
-        return self
-
-    @property
-    def largest(self) -> int:
-        """The largest approved size."""
-        return max(self.sizes) if self.sizes else int(self.max or 1)
-
-    def approves(self, size: int) -> bool:
-        """Whether a batch may have this size."""
-        if self.sizes is not None:
-            return size in self.sizes
-        return int(self.min or 1) <= size <= int(self.max or 1)
-
-    def padded(self, valid: int, full: int) -> int:
-        """Rows that a tail of `valid` samples is padded to, at most `full`."""
-        if self.sizes is not None:
-            return min((s for s in self.sizes if s >= valid), default=full)
-        return min(full, max(valid, int(self.min or 1)))
-
-
-class DimsTable(_Table):
-    """`[dims]`."""
-
-    batch: BatchDim | None = None
-
-
-class PlanTable(_Table):
-    """A whole plan, as written."""
-
-    name: StrictStr | None = None
-    golden: StrictStr | list[StrictStr]
-    id: StrictStr = "sample_id"
-    label: StrictStr | None = None
-    outputs_from: Literal["prefix", "all"] = "prefix"
-    slices: list[StrictStr] = Field(default_factory=list)
-    min_samples: Annotated[StrictInt, Field(ge=1)] = 1
-    max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
-    max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
-    dims: DimsTable = Field(default_factory=DimsTable)
-    inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
-    constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)
-    outputs: dict[StrictStr, OutputTable] = Field(default_factory=dict)
-    runners: dict[StrictStr, Any]
-    stages: list[StageTable] = Field(min_length=1)
-    decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
-    identity: dict[StrictStr, Any] = Field(default_factory=dict)
-    operation: dict[StrictStr, Any] = Field(default_factory=dict)
-    meta: dict[StrictStr, Any] = Field(default_factory=dict)
-
-    @field_validator("name")
-    @classmethod
-    def _file_name(cls, value: str | None) -> str | None:
-        if value is not None and not NAME.fullmatch(value):
-            raise ValueError("use letters, digits, '.', '_' and '-': it names the run folder")
-        return value
-
-    @field_validator("golden")
-    @classmethod
-    def _some(cls, value: str | list[str]) -> str | list[str]:
-        if not all([value] if isinstance(value, str) else value) or not value:
-            raise ValueError("name at least one file or glob")
-        return value
-
+from paritygate.core.problems import did_you_mean
+from paritygate.core.tables import NAME, BatchDim, DecisionTable, PlanTable, describe_problems
 
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]
 
@@ -381,29 +128,6 @@ def read_plan(path: Path) -> dict[str, Any]:
         raise PlanError([Problem("", f"isn't valid TOML: {e}")], str(path)) from None
 
 
-def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Set `dotted.path=value` entries; a value is TOML, or else a plain string.
-
-    A stage is addressed by its name or its position, a runner given as a path is made a table.
-
-    Raises:
-        PlanError: an entry that isn't `path=value`, or a path that can't be set.
-    """
-    data = copy.deepcopy(data)
-    problems = []
-    for entry in overrides:
-        path, sign, text = entry.partition("=")
-        if not sign or not path.strip():
-            problems.append(Problem(entry, "write it as path=value, runners.int8.model=new.onnx"))
-            continue
-        message = _set_path(data, path.strip().split("."), _toml_value(text.strip()))
-        if message:
-            problems.append(Problem(path, message))
-    if problems:
-        raise PlanError(problems, "--set")
-    return data
-
-
 def parse_plan(
     data: Mapping[str, Any], folder: Path, source: str, name: str, parse_runner: ParseRunner
 ) -> Plan:
@@ -424,7 +148,7 @@ def parse_plan(
     try:
         table = PlanTable.model_validate(data)
     except ValidationError as e:
-        problems += _once([_describe(error) for error in e.errors()])
+        problems += describe_problems(e)
     specs, runner_problems = _parse_runners(data, folder, parse_runner)
     problems += runner_problems
     problems += _cross_check(data, specs)
@@ -472,21 +196,17 @@ def _cross_check(data: Mapping[str, Any], specs: Mapping[str, Any]) -> list[Prob
     for i, stage in enumerate(stages):
         if not isinstance(stage, Mapping):
             continue
+        path = f"stages[{i}]"
         for side in ("reference", "candidate"):
             ref = stage.get(side)
             if isinstance(ref, str) and ref not in runners:
-                problems.append(
-                    Problem(
-                        f"stages[{i}].{side}", f"no runner is named {ref!r}{_mean(ref, runners)}"
-                    )
-                )
-        for name in stage.get("flips", {}) if isinstance(stage.get("flips"), Mapping) else ():
+                message = f"no runner is named {ref!r}{did_you_mean(ref, runners)}"
+                problems.append(Problem(f"{path}.{side}", message))
+        flips = stage.get("flips")
+        for name in flips if isinstance(flips, Mapping) else ():
             if name not in decisions:
-                problems.append(
-                    Problem(
-                        f"stages[{i}].flips.{name}", f"no such decision{_mean(name, decisions)}"
-                    )
-                )
+                message = f"no such decision{did_you_mean(name, decisions)}"
+                problems.append(Problem(f"{path}.flips.{name}", message))
         if not stage.get("outputs") and not stage.get("default"):
             problems.append(
                 Problem(
@@ -590,159 +310,3 @@ def _decision(
         labels=tuple(labels) if labels is not None else None,
         label_column=table.label_column,
     )
-
-
-def _check_dtype(value: str | None) -> str | None:
-    if value is not None and value not in DTYPES:
-        raise ValueError(f"isn't a dtype that can be judged; known: {', '.join(DTYPES)}")
-    return value
-
-
-def _check_shape(value: list[int | str] | None) -> list[int | str] | None:
-    if value is not None and (not value or value[0] != "batch"):
-        raise ValueError('starts with the sample axis, as in ["batch", 10]')
-    if value is not None and any(not isinstance(d, int) or d < 0 for d in value[1:]):
-        raise ValueError("dims after the sample axis are fixed numbers")
-    return value
-
-
-_TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
-    ((), PlanTable),
-    (("dims",), DimsTable),
-    (("dims", "batch"), BatchDim),
-    (("inputs", None), InputTable),
-    (("outputs", None), OutputTable),
-    (("constants", None), ConstantTable),
-    (("stages", None), StageTable),
-    (("stages", None, "default"), ToleranceTable),
-    (("stages", None, "outputs", None), ToleranceTable),
-    (("decisions", None), DecisionTable),
-)
-
-
-_UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
-_WORDS = {
-    "string_type": "is a text",
-    "float_type": "is a number",
-    "int_type": "is a whole number",
-    "bool_type": "is true or false",
-    "list_type": "is a list",
-    "dict_type": "is a table",
-    "model_type": "is a table",
-    "model_attributes_type": "is a table",
-    "too_short": "is empty; give at least one",
-}
-
-
-def _describe(error: Any) -> Problem:
-    loc = tuple(error["loc"])
-    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in _shown(loc)).lstrip(".")
-    if error["type"] == "extra_forbidden":
-        return Problem(path, f"isn't a known key{_mean(str(loc[-1]), _known_keys(loc[:-1]))}")
-    if error["type"] == "missing":
-        return Problem(path, "is missing")
-    message = _WORDS.get(error["type"])
-    if message is None:
-        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-        message = message[0].lower() + message[1:]
-    found = error.get("input")
-    if not isinstance(found, str | int | float | bool):
-        found = {dict: "a table", list: "a list", type(None): "nothing"}.get(type(found))
-        return Problem(path, f"{message} (found {found})" if found else message)
-    return Problem(path, f"{message} (found {found!r})")
-
-
-def _shown(loc: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A location without the names of the alternatives of a field that takes several types."""
-    return tuple(
-        part
-        for depth, part in enumerate(loc)
-        if not (isinstance(part, str) and _UNION_TAG.fullmatch(part) and _is_field(loc[:depth]))
-    )
-
-
-def _is_field(loc: tuple[Any, ...]) -> bool:
-    """Whether a location ends at a field of a table, whose further parts aren't keys."""
-    field = loc[-1] if loc else None
-    if isinstance(field, int) and len(loc) > 1:
-        return _is_field(loc[:-1])
-    return isinstance(field, str) and field in _known_keys(loc[:-1]) and field not in _MAPS
-
-
-def _once(problems: Sequence[Problem]) -> list[Problem]:
-    """One problem a path: of several alternatives that don't fit, all are told in one line."""
-    by_path: dict[str, list[str]] = {}
-    for problem in problems:
-        by_path.setdefault(problem.path, []).append(problem.message)
-    return [
-        Problem(path, " or ".join(dict.fromkeys(messages))) for path, messages in by_path.items()
-    ]
-
-
-_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips")
-
-
-def _known_keys(loc: tuple[Any, ...]) -> list[str]:
-    for pattern, table in _TABLES:
-        if len(pattern) == len(loc) and all(
-            p in (None, q) for p, q in zip(pattern, loc, strict=True)
-        ):
-            return [f.alias or n for n, f in table.model_fields.items()]
-    return []
-
-
-def _mean(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]!r}?" if close else _listed(known)
-
-
-def _listed(known: Any) -> str:
-    names = list(known)
-    return f"; known: {', '.join(names)}" if 0 < len(names) <= 24 else ""
-
-
-def _toml_value(text: str) -> Any:
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-    return text if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _set_path(data: Any, parts: list[str], value: Any) -> str | None:
-    """Set one value in place; returns what is wrong, or None."""
-    parent: Any = None
-    at: Any = data
-    for depth, part in enumerate(parts[:-1]):
-        parent, key = at, part
-        if isinstance(at, list):
-            index = _list_index(at, part)
-            if index is None:
-                return f"no entry {part!r} in {'.'.join(parts[:depth])}"
-            at = at[index]
-        else:
-            at = at.setdefault(part, {})
-        if isinstance(at, str) and depth == 1 and parts[0] == "runners":
-            at = parent[key] = {"model": at}
-        if not isinstance(at, dict | list):
-            return f"{'.'.join(parts[: depth + 1])} is a value, not a table"
-    if isinstance(at, list):
-        index = _list_index(at, parts[-1])
-        if index is None:
-            return f"no entry {parts[-1]!r} in {'.'.join(parts[:-1])}"
-        at[index] = value
-    else:
-        at[parts[-1]] = value
-    return None
-
-
-def _list_index(items: list[Any], part: str) -> int | None:
-    if part.isdigit():
-        return int(part) if int(part) < len(items) else None
-    for i, item in enumerate(items):
-        if isinstance(item, dict) and part in (
-            item.get("name"),
-            f"{item.get('reference')}-{item.get('candidate')}",
-        ):
-            return i
-    return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from paritygate.comparison.rows import SampleRows
-from paritygate.core.plan import BatchDim
+from paritygate.core.tables import BatchDim
 from paritygate.core.tensors import Array, Batch, Block
 from paritygate.runners.base import Runner
 

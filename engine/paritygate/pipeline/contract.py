@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import PlanError, Problem
-from paritygate.core.plan import InputTable, Plan
+from paritygate.core.plan import Plan
+from paritygate.core.tables import InputTable
 from paritygate.core.tensors import INTEGERS, ColumnSpec, is_float
 
 _CHANNEL = "channel"

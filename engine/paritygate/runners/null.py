@@ -11,6 +11,7 @@ from pydantic import Field, StrictInt, StrictStr, field_validator, model_validat
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import DTYPES, Array, Batch, TensorSpec
 from paritygate.runners.base import (
     Lease,
@@ -21,7 +22,7 @@ from paritygate.runners.base import (
     RunnerSpec,
     describe_batch,
 )
-from paritygate.runners.options import RunnerOptions, did_you_mean
+from paritygate.runners.options import RunnerOptions
 
 
 class NullOutput(RunnerOptions):

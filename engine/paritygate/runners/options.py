@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paritygate.core.errors import Problem
+from paritygate.core.problems import describe_error, join_path
 
 
 class RunnerOptions(BaseModel):
@@ -31,15 +30,6 @@ def check_mapping(value: Mapping[str, str], what: str) -> None:
         seen[theirs] = ours
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown word: the closest known one, or all of a few."""
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; known: {', '.join(names)}" if 0 < len(names) <= 24 else ""
-
-
 def describe_errors(
     where: str, error: ValidationError, model: type[BaseModel], kind: str
 ) -> list[Problem]:
@@ -49,22 +39,8 @@ def describe_errors(
 
 def _describe(where: str, error: Any, model: type[BaseModel], kind: str) -> Problem:
     loc = tuple(error["loc"])
-    path = where + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc)
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(model, loc[:-1])
-        of = f" of a runner of kind {kind!r}" if len(loc) == 1 else ""
-        return Problem(path, f"isn't a known key{of}{did_you_mean(str(loc[-1]), known)}")
-    if error["type"] == "missing":
-        return Problem(path, "is missing")
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] != "value_error":
-        message = message[:1].lower() + message[1:]
-        message = re.sub(r"dictionary( or instance of \w+)?", "table", message)
-        message = message.replace("valid tuple", "list").replace("a valid string", "text")
-    found = error.get("input")
-    if isinstance(found, str | int | float | bool) and repr(found) not in message:
-        message += f" (found {found!r})"
-    return Problem(path, message)
+    of = f" of a runner of kind {kind!r}" if len(loc) == 1 else ""
+    return describe_error(join_path((where, *loc)), error, _fields_at(model, loc[:-1]), of)
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
 
-from paritygate.runners.options import RunnerOptions, check_mapping, did_you_mean
+from paritygate.core.problems import did_you_mean
+from paritygate.runners.options import RunnerOptions, check_mapping
 
 CPU = "CPUExecutionProvider"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from paritygate.core.errors import RunnerLoadError
+from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import DTYPES, Array, ColumnSpec, TensorSpec
 from paritygate.runners.base import PrepareContext
-from paritygate.runners.options import did_you_mean
 from paritygate.runners.ort_load import Loaded
 from paritygate.runners.ort_options import Options
 

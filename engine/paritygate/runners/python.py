@@ -24,6 +24,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
 from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
@@ -35,7 +36,7 @@ from paritygate.runners.base import (
     RunnerSpec,
     describe_batch,
 )
-from paritygate.runners.options import RunnerOptions, did_you_mean
+from paritygate.runners.options import RunnerOptions
 from paritygate.runners.python_identity import PLAN_MODULE, digest_of_module, identify_function
 
 Function = Callable[[dict[str, Array]], object]

@@ -14,6 +14,7 @@ from pydantic import Field, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
+from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import Array, Batch, TensorSpec
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.runners.base import (
@@ -26,7 +27,7 @@ from paritygate.runners.base import (
     RunnerSpec,
     describe_batch,
 )
-from paritygate.runners.options import RunnerOptions, check_mapping, did_you_mean
+from paritygate.runners.options import RunnerOptions, check_mapping
 
 _STEP = 65_536
 _TOLD = 10

@@ -13,8 +13,9 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from paritygate.core.errors import ParityError, Problem, RunnerLoadError
+from paritygate.core.problems import did_you_mean
 from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
-from paritygate.runners.options import RunnerOptions, describe_errors, did_you_mean
+from paritygate.runners.options import RunnerOptions, describe_errors
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 
-RUNS_MODELS = ("run", "compare", "demo")
+LOADS_MODELS = ("run", "compare", "check", "demo")
 INTERRUPTED = 130
 
 
@@ -25,11 +25,11 @@ def main() -> None:
 
 
 def _start() -> int:
-    """Run the command line; a verb that runs models does it in a child process."""
+    """Run the command line; a verb that loads models does it in a child process."""
     _open_streams()
     args = sys.argv[1:]
     verb = next((arg for arg in args if not arg.startswith("-")), "")
-    if verb in RUNS_MODELS and hasattr(os, "fork") and hasattr(os, "waitid"):
+    if verb in LOADS_MODELS and hasattr(os, "fork") and hasattr(os, "waitid"):
         from paritygate_frontends.cli.supervise import supervise
 
         return supervise(_run, args)

@@ -143,7 +143,7 @@ def _choose(plan: Path | None, planless: Planless, overrides: Sequence[str]) -> 
         PlanError: both, neither, or a part of either; with every problem found.
     """
     from paritygate import api
-    from paritygate.core.plan import apply_overrides
+    from paritygate.core.overrides import apply_overrides
 
     given = planless.given()
     if plan is not None:

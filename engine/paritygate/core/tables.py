@@ -1,0 +1,329 @@
+"""The tables of a plan as written: keys, types, and what each table demands of itself."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from paritygate.core.bands import parse_bands
+from paritygate.core.errors import Problem
+from paritygate.core.policy import Tolerance
+from paritygate.core.problems import describe_error, join_path, merge_by_path
+from paritygate.core.tensors import DTYPES
+
+StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+# An integer beyond 2**53 stays one: as a float it would be another.
+Bound = StrictInt | StrictNumber
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+class ToleranceTable(_Table):
+    """`[stages.outputs.NAME]`."""
+
+    atol: Annotated[StrictNumber, Field(ge=0)] | None = None
+    rtol: Annotated[StrictNumber, Field(ge=0, lt=1)] | None = None
+    nonfinite: Literal["fail", "match"] = "fail"
+    max_outlier_fraction: Annotated[StrictNumber, Field(ge=0, lt=1)] = 0.0
+    max_abs: Annotated[StrictNumber, Field(ge=0)] | None = None
+    candidate_dtype: StrictStr | None = None
+
+    @field_validator("candidate_dtype")
+    @classmethod
+    def _known_dtype(cls, value: str | None) -> str | None:
+        return _check_dtype(value)
+
+    @model_validator(mode="after")
+    def _complete(self) -> ToleranceTable:
+        if (self.atol is None) != (self.rtol is None):
+            raise ValueError("atol and rtol belong together; give both (0 is a value)")
+        if self.max_outlier_fraction > 0 and self.max_abs is None:
+            raise ValueError(
+                "max_outlier_fraction needs max_abs, the error that no outlier may pass"
+            )
+        return self
+
+    def tolerance(self) -> Tolerance:
+        """The same as the judge's value; without atol and rtol: exact."""
+        return Tolerance(
+            atol=self.atol or 0.0,
+            rtol=self.rtol or 0.0,
+            nonfinite=self.nonfinite,
+            max_outlier_fraction=self.max_outlier_fraction,
+            max_abs=self.max_abs,
+            candidate_dtype=self.candidate_dtype,
+        )
+
+
+class StageTable(_Table):
+    """`[[stages]]`."""
+
+    name: StrictStr | None = None
+    reference: StrictStr
+    candidate: StrictStr
+    outputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
+    default: ToleranceTable | None = None
+    ignore: list[StrictStr] = Field(default_factory=list)
+    flips: dict[StrictStr, Annotated[StrictInt, Field(ge=0)]] = Field(default_factory=dict)
+    self_: StrictBool = Field(default=False, alias="self")
+
+    @field_validator("name")
+    @classmethod
+    def _file_name(cls, value: str | None) -> str | None:
+        if value is not None and not NAME.fullmatch(value):
+            raise ValueError(
+                "use letters, digits, '.', '_' and '-': the name is part of file names"
+            )
+        return value
+
+
+class DecisionTable(_Table):
+    """`[decisions.NAME]`."""
+
+    output: StrictStr
+    bands: StrictStr | None = None
+    argmax: StrictBool = False
+    axis: StrictInt = -1
+    compare_as: Literal["output", "float64"] | None = None
+    labels: StrictStr | list[StrictStr] | None = None
+    label_column: StrictStr | None = None
+
+    @field_validator("bands")
+    @classmethod
+    def _parsable(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_bands(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> DecisionTable:
+        if (self.bands is None) == (not self.argmax):
+            raise ValueError("give exactly one of bands = '...' and argmax = true")
+        if self.axis != -1:
+            raise ValueError("axis: only the last axis (-1) is judged")
+        if self.bands is not None and self.labels is not None:
+            raise ValueError("labels belong to argmax; bands have names of their own")
+        return self
+
+
+class InputTable(_Table):
+    """`[inputs.NAME]`: the contract of an input."""
+
+    column: StrictStr | None = None
+    dtype: StrictStr | None = None
+    shape: list[StrictInt | StrictStr] | None = None
+    axes: list[StrictStr] | None = None
+    channels: list[StrictStr] | None = None
+    units: list[StrictStr] | StrictStr | None = None
+    range: list[Bound] | list[list[Bound]] | None = None
+    missing: Literal["reject"] = "reject"
+
+    @field_validator("dtype")
+    @classmethod
+    def _known_dtype(cls, value: str | None) -> str | None:
+        return _check_dtype(value)
+
+    @field_validator("shape")
+    @classmethod
+    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
+        return _check_shape(value)
+
+    @field_validator("range")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        pairs = value if value and isinstance(value[0], list) else [value]
+        if value is not None and any(len(p) != 2 or p[0] > p[1] for p in pairs):
+            raise ValueError("write [minimum, maximum], or one such pair per channel")
+        if value is None:
+            return None
+        exact = [[v if abs(v) > 2**53 else float(v) for v in pair] for pair in pairs]
+        return exact if pairs is value else exact[0]
+
+
+class OutputTable(_Table):
+    """`[outputs.NAME]`: the contract of an output."""
+
+    dtype: StrictStr | None = None
+    shape: list[StrictInt | StrictStr] | None = None
+    meaning: StrictStr | None = None
+
+    @field_validator("dtype")
+    @classmethod
+    def _known_dtype(cls, value: str | None) -> str | None:
+        return _check_dtype(value)
+
+    @field_validator("shape")
+    @classmethod
+    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
+        return _check_shape(value)
+
+
+class ConstantTable(_Table):
+    """`[constants]` entries: an input that is the same for all samples."""
+
+    dtype: StrictStr
+    value: Any
+
+    @field_validator("dtype")
+    @classmethod
+    def _known_dtype(cls, value: str) -> str:
+        return _check_dtype(value) or value
+
+
+class BatchDim(_Table):
+    """`batch` in `[dims]`: the approved batch sizes, as a list or as a range."""
+
+    sizes: list[Annotated[StrictInt, Field(ge=1)]] | None = None
+    min: Annotated[StrictInt, Field(ge=1)] | None = None
+    max: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> BatchDim:
+        if self.sizes is not None:
+            if not self.sizes or self.min is not None or self.max is not None:
+                raise ValueError("give either sizes = [...] (not empty) or min and max")
+        elif self.min is None or self.max is None or self.min > self.max:
+            raise ValueError("give sizes = [...], or min and max with min <= max")
+        return self
+
+    @property
+    def largest(self) -> int:
+        """The largest approved size."""
+        return max(self.sizes) if self.sizes else int(self.max or 1)
+
+    def approves(self, size: int) -> bool:
+        """Whether a batch may have this size."""
+        if self.sizes is not None:
+            return size in self.sizes
+        return int(self.min or 1) <= size <= int(self.max or 1)
+
+    def padded(self, valid: int, full: int) -> int:
+        """Rows that a tail of `valid` samples is padded to, at most `full`."""
+        if self.sizes is not None:
+            return min((s for s in self.sizes if s >= valid), default=full)
+        return min(full, max(valid, int(self.min or 1)))
+
+
+class DimsTable(_Table):
+    """`[dims]`."""
+
+    batch: BatchDim | None = None
+
+
+class PlanTable(_Table):
+    """A whole plan, as written."""
+
+    name: StrictStr | None = None
+    golden: StrictStr | list[StrictStr]
+    id: StrictStr = "sample_id"
+    label: StrictStr | None = None
+    outputs_from: Literal["prefix", "all"] = "prefix"
+    slices: list[StrictStr] = Field(default_factory=list)
+    min_samples: Annotated[StrictInt, Field(ge=1)] = 1
+    max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
+    max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
+    dims: DimsTable = Field(default_factory=DimsTable)
+    inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
+    constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)
+    outputs: dict[StrictStr, OutputTable] = Field(default_factory=dict)
+    runners: dict[StrictStr, Any]
+    stages: list[StageTable] = Field(min_length=1)
+    decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
+    identity: dict[StrictStr, Any] = Field(default_factory=dict)
+    operation: dict[StrictStr, Any] = Field(default_factory=dict)
+    meta: dict[StrictStr, Any] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _file_name(cls, value: str | None) -> str | None:
+        if value is not None and not NAME.fullmatch(value):
+            raise ValueError("use letters, digits, '.', '_' and '-': it names the run folder")
+        return value
+
+    @field_validator("golden")
+    @classmethod
+    def _some(cls, value: str | list[str]) -> str | list[str]:
+        if not all([value] if isinstance(value, str) else value) or not value:
+            raise ValueError("name at least one file or glob")
+        return value
+
+
+def describe_problems(error: ValidationError) -> list[Problem]:
+    """What is wrong with a plan, one problem a field."""
+    return merge_by_path([_describe(e) for e in error.errors()])
+
+
+def _describe(error: Any) -> Problem:
+    loc = tuple(error["loc"])
+    return describe_error(join_path(_shown(loc)), error, _known_keys(loc[:-1]))
+
+
+def _shown(loc: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A location without the names of the alternatives of a field that takes several types."""
+    return tuple(
+        part
+        for depth, part in enumerate(loc)
+        if not (isinstance(part, str) and _UNION_TAG.fullmatch(part) and _is_field(loc[:depth]))
+    )
+
+
+def _is_field(loc: tuple[Any, ...]) -> bool:
+    """Whether a location ends at a field of a table, whose further parts aren't keys."""
+    field = loc[-1] if loc else None
+    if isinstance(field, int) and len(loc) > 1:
+        return _is_field(loc[:-1])
+    return isinstance(field, str) and field in _known_keys(loc[:-1]) and field not in _MAPS
+
+
+def _known_keys(loc: tuple[Any, ...]) -> list[str]:
+    for pattern, table in _TABLES:
+        if len(pattern) == len(loc) and all(
+            p in (None, q) for p, q in zip(pattern, loc, strict=True)
+        ):
+            return [f.alias or n for n, f in table.model_fields.items()]
+    return []
+
+
+def _check_dtype(value: str | None) -> str | None:
+    if value is not None and value not in DTYPES:
+        raise ValueError(f"isn't a dtype that can be judged; known: {', '.join(DTYPES)}")
+    return value
+
+
+def _check_shape(value: list[int | str] | None) -> list[int | str] | None:
+    if value is not None and (not value or value[0] != "batch"):
+        raise ValueError('starts with the sample axis, as in ["batch", 10]')
+    if value is not None and any(not isinstance(d, int) or d < 0 for d in value[1:]):
+        raise ValueError("dims after the sample axis are fixed numbers")
+    return value
+
+
+_TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
+    ((), PlanTable),
+    (("dims",), DimsTable),
+    (("dims", "batch"), BatchDim),
+    (("inputs", None), InputTable),
+    (("outputs", None), OutputTable),
+    (("constants", None), ConstantTable),
+    (("stages", None), StageTable),
+    (("stages", None, "default"), ToleranceTable),
+    (("stages", None, "outputs", None), ToleranceTable),
+    (("decisions", None), DecisionTable),
+)
+_UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
+_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips")

@@ -89,6 +89,16 @@ def test_what_cannot_be_counted_is_refused():
         with pytest.raises(ValueError, match="values >= 0"):
             Histogram.of([1.0, bad])
     with pytest.raises(ValueError, match=r"needs int64\[16378\]"):
-        Histogram(np.zeros(5, np.int64))
+        Histogram.from_counts(np.zeros(5, np.int64))
     with pytest.raises(ValueError, match="read-only"):
         Histogram.of([1.0]).counts[0] = 1
+
+
+@given(st.lists(st.floats(0, math.inf)), st.lists(st.floats(0, math.inf)))
+def test_merging_counts_every_bin_of_both(left, right):
+    merged = Histogram.of(left).merge(Histogram.of(right))
+    assert merged == Histogram.of(left + right)
+    assert np.array_equal(
+        merged.all_counts(), Histogram.of(left).all_counts() + Histogram.of(right).all_counts()
+    )
+    assert not merged.counts.size or (merged.counts[0] and merged.counts[-1])

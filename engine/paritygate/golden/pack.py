@@ -27,6 +27,7 @@ from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
 _T = TypeVar("_T")
 _WINDOW = 16 << 20
 _RESIDENT = 64 << 20
+_DROPPED_AT_ONCE = 8 << 20
 _ID_BYTES = 64
 
 
@@ -264,11 +265,20 @@ class GoldenPack:
             return self._index
 
     def done_until(self, stop: int) -> None:
-        """Let go of the mapped memory of the samples before `stop`; they can be read again."""
+        """Let go of the mapped memory of the samples before `stop`; they can be read again.
+
+        It goes in pieces of some MiB: letting go stops every thread for a moment.
+        """
+        size = sum(file.bytes for file in self.files)
+        step = self.samples * _DROPPED_AT_ONCE // max(1, size)
         with self._lock:
-            start, self._dropped = self._dropped, min(stop, self.samples)
-            stop = self._dropped
-        self._drop(min(start, stop), stop)
+            stop = min(stop, self.samples)
+            start = self._dropped if self._dropped <= stop else 0  # or it is read once more
+            if stop - start < step and stop < self.samples:
+                self._dropped = start
+                return
+            self._dropped = stop
+        self._drop(start, stop)
 
     def done_with(self, start: int, stop: int) -> None:
         """Let go of the mapped memory of samples `[start, stop)`; they can be read again."""

@@ -142,6 +142,8 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
         labels = {name: values[keep] for name, values in labels.items()}
         slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
     inputs = {name: _read_only(array) for name, array in inputs.items()}
+    for array in inputs.values():
+        _touch(array)
     first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
     hits = Hits(len(rejected), first)
     samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
@@ -324,6 +326,12 @@ class _Gather:
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
         return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
+
+
+def _touch(array: Array) -> None:
+    """Read a byte of every KiB, so that mapped pages are there before a runner waits for them."""
+    if array.flags.c_contiguous:
+        np.bitwise_or.reduce(array.reshape(-1).view(np.uint8)[::1024])
 
 
 def _read_only(array: Array) -> Array:

@@ -34,8 +34,13 @@ class ExactSum:
 
     @classmethod
     def from_chunks(cls, chunks: npt.NDArray[np.int64], overflowed: int = 0) -> ExactSum:
-        """Sum of one row of a kernel's chunks, `(CHUNKS,)`: chunk k counts 2^(32k - 1074)."""
-        units = sum(chunk << (32 * k) for k, chunk in enumerate(chunks.tolist()) if chunk)
+        """Sum of one row of a kernel's chunks, `(CHUNKS,)`: chunk k counts 2^(32k - 1074).
+
+        Fast where chunks have been carried, so that nothing or little lies above 2^32.
+        """
+        units = int.from_bytes((chunks & 0xFFFFFFFF).astype("<u4").tobytes(), "little")
+        for k in np.flatnonzero(above := chunks >> 32).tolist():
+            units += int(above[k]) << (32 * (k + 1))
         return cls(units, overflowed)
 
     @classmethod

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 BINS = 16_378  # exact zero, 8 bins for each of the 2047 binades that are finite, overflow
-_ZEROS: npt.NDArray[np.int64] = np.zeros(BINS, dtype=np.int64)
-_ZEROS.setflags(write=False)
+_NONE: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+_NONE.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,20 +21,38 @@ class Histogram:
     """Counts per bin.
 
     Bin 0 is exact zero and the last one infinity; bin k between them holds the values whose top 14
-    bits below the sign are k - 1, so that it is at most 12.5 % wide for normal numbers.
+    bits below the sign are k - 1, so that it is at most 12.5 % wide for normal numbers. Only bins
+    from the first to the last that hold something are kept, zero apart.
 
     Attributes:
-        counts: `(BINS,)` int64, read-only.
+        zeros: values that are exactly zero.
+        first: bin of `counts[0]`, at least 1.
+        counts: `(n,)` int64, read-only, with neither end 0.
     """
 
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: _ZEROS)
+    zeros: int = 0
+    first: int = 1
+    counts: npt.NDArray[np.int64] = field(default_factory=lambda: _NONE)
 
     def __post_init__(self) -> None:
-        if self.counts.shape != (BINS,) or self.counts.dtype != np.int64:
-            raise ValueError(
-                f"counts: found {self.counts.dtype}{list(self.counts.shape)}, needs int64[{BINS}]"
-            )
         self.counts.setflags(write=False)
+
+    @classmethod
+    def from_counts(cls, counts: npt.NDArray[np.int64]) -> Histogram:
+        """Histogram of counts of all bins, `(BINS,)`, which are copied.
+
+        Raises:
+            ValueError: another shape or dtype.
+        """
+        if counts.shape != (BINS,) or counts.dtype != np.int64:
+            raise ValueError(
+                f"counts: found {counts.dtype}{list(counts.shape)}, needs int64[{BINS}]"
+            )
+        filled = np.flatnonzero(counts[1:])
+        if filled.size == 0:
+            return cls(int(counts[0]))
+        low, high = int(filled[0]) + 1, int(filled[-1]) + 2
+        return cls(int(counts[0]), low, counts[low:high].copy())
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> Histogram:
@@ -44,23 +62,41 @@ class Histogram:
             ValueError: a value is negative or NaN.
         """
         flat = np.asarray(values, dtype=np.float64).reshape(-1)
-        if flat.size == 0:
-            return cls()
-        return cls(np.bincount(bin_index(flat), minlength=BINS).astype(np.int64, copy=False))
+        counts = np.bincount(bin_index(flat), minlength=BINS)
+        return cls.from_counts(counts.astype(np.int64, copy=False))
 
     def merge(self, other: Histogram) -> Histogram:
         """Counts of both."""
-        if other.counts is _ZEROS:
-            return self
-        return other if self.counts is _ZEROS else Histogram(self.counts + other.counts)
+        zeros = self.zeros + other.zeros
+        if not other.counts.size or not self.counts.size:
+            filled = self if self.counts.size else other
+            return Histogram(zeros, filled.first, filled.counts)
+        first = min(self.first, other.first)
+        last = max(self.first + self.counts.size, other.first + other.counts.size)
+        counts = np.zeros(last - first, np.int64)
+        for part in (self, other):
+            at = part.first - first
+            counts[at : at + part.counts.size] += part.counts
+        return Histogram(zeros, first, counts)
+
+    def all_counts(self) -> npt.NDArray[np.int64]:
+        """Counts of all bins, `(BINS,)`."""
+        counts = np.zeros(BINS, np.int64)
+        counts[0] = self.zeros
+        counts[self.first : self.first + self.counts.size] = self.counts
+        return counts
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Histogram) and np.array_equal(self.counts, other.counts)
+        return (
+            isinstance(other, Histogram)
+            and (self.zeros, self.first) == (other.zeros, other.first)
+            and np.array_equal(self.counts, other.counts)
+        )
 
     @property
     def total(self) -> int:
         """Values counted."""
-        return int(self.counts.sum())
+        return self.zeros + int(self.counts.sum())
 
     def quantile(self, fraction: float, maximum: float) -> float | None:
         """Upper bound of the value that this fraction of all values doesn't exceed.
@@ -73,26 +109,25 @@ class Histogram:
         if total == 0:
             return None
         rank = max(1, math.ceil(Fraction(repr(fraction)) * total))
-        bin_ = int(np.searchsorted(np.cumsum(self.counts), rank))
+        bin_ = int(np.searchsorted(np.cumsum(self.all_counts()), rank))
         return min(upper_edge(bin_), maximum)
 
     def count_up_to(self, value: float) -> int:
         """Values in the bins up to and with the one of `value`: at least those <= value."""
-        return int(self.counts[: int(bin_index(np.array([value]))[0]) + 1].sum())
+        return int(self.all_counts()[: int(bin_index(np.array([value]))[0]) + 1].sum())
 
     def to_json(self) -> dict[str, int]:
         """Bin -> count, of bins that aren't empty."""
-        return {str(k): int(self.counts[k]) for k in np.flatnonzero(self.counts)}
+        counts = self.all_counts()
+        return {str(k): int(counts[k]) for k in np.flatnonzero(counts)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Histogram:
         """The histogram that `to_json` wrote."""
-        if not data:
-            return cls()
         counts = np.zeros(BINS, dtype=np.int64)
         for bin_, count in data.items():
             counts[int(bin_)] = count
-        return cls(counts)
+        return cls.from_counts(counts)
 
 
 def bin_index(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 TensorType = Literal["fixed_shape", "fixed_size_list", "scalar"]
+Container = Literal["file", "stream"]
 
 
 def write_pack(
@@ -27,8 +28,9 @@ def write_pack(
     columns: Mapping[str, pa.Array] | None = None,
     metadata: Mapping[str, Mapping[str, str]] | None = None,
     compression: str | None = None,
+    container: Container = "file",
 ) -> Path:
-    """Write an Arrow IPC file and return its path.
+    """Write an Arrow file and return its path.
 
     Args:
         path: file to write; its folder is made where it is missing.
@@ -43,6 +45,7 @@ def write_pack(
         columns: further columns as they are.
         metadata: column name -> field metadata.
         compression: "zstd", "lz4" or None.
+        container: an Arrow IPC file or stream.
     """
     arrays: dict[str, pa.Array] = {id_column: _plain(ids, pa.int64())}
     for prefix, tensors in (("in.", inputs or {}), ("out.", outputs or {})):
@@ -59,10 +62,23 @@ def write_pack(
     batch = pa.record_batch(list(arrays.values()), schema=pa.schema(fields))
     step = rows_per_batch or max(1, batch.num_rows)
     path.parent.mkdir(parents=True, exist_ok=True)
+    write_table(path, pa.Table.from_batches([batch]), step, container, compression)
+    return path
+
+
+def write_table(
+    path: Path,
+    table: pa.Table,
+    rows_per_batch: int,
+    container: Container = "file",
+    compression: str | None = None,
+) -> Path:
+    """Write a table in batches of so many rows and return the path."""
     options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_file(path, batch.schema, options=options) as writer:
-        for start in range(0, batch.num_rows, step):
-            writer.write(batch.slice(start, step))
+    make = pa.ipc.new_file if container == "file" else pa.ipc.new_stream
+    with make(path, table.schema, options=options) as writer:
+        for batch in table.combine_chunks().to_batches(max_chunksize=rows_per_batch):
+            writer.write(batch)
     return path
 
 

@@ -52,12 +52,6 @@ def parquet(folder: Path) -> None:
     pq.write_table(pa.table({"sample_id": [1]}), folder / "p.arrow")
 
 
-def stream(folder: Path) -> None:
-    table = pa.table({"sample_id": [1]})
-    with pa.ipc.new_stream(folder / "p.arrow", table.schema) as writer:
-        writer.write_table(table)
-
-
 def twice_the_same_name(folder: Path) -> None:
     batch = pa.record_batch([pa.array([1]), pa.array([1.0]), pa.array([2.0])], list("abb"))
     with pa.ipc.new_file(folder / "p.arrow", batch.schema) as writer:
@@ -76,7 +70,9 @@ OPEN_CASES = [
     Case("empty file", raw(b""), "golden.unreadable", ("p.arrow", "empty")),
     Case("text", raw(b"sample_id,x\n1,2\n"), "golden.format", ("p.arrow", "no Arrow file")),
     Case("parquet", parquet, "golden.format", ("p.arrow", "Parquet")),
-    Case("stream", stream, "golden.format", ("p.arrow", "IPC stream", "new_file")),
+    Case("magic of a stream alone", raw(b"\xff" * 4), "golden.unreadable", ("p.arrow", "damaged")),
+    Case("gzip", raw(b"\x1f\x8b\x08\0"), "golden.format", ("p.arrow", "compressed by gzip")),
+    Case("Feather 1", raw(b"FEA1\0\0\0\0"), "golden.format", ("p.arrow", "Feather", "version 1")),
     Case("magic alone", raw(b"ARROW1"), "golden.unreadable", ("p.arrow", "truncated")),
     Case("magic twice", raw(b"ARROW1\0\0ARROW1"), "golden.unreadable", ("p.arrow", "damaged")),
     Case(
@@ -346,7 +342,9 @@ def test_is_refused_by_a_read_without_a_scan(tmp_path: Path, case: Case) -> None
         (["*.parquet"], "golden.no_match", "'*.parquet'"),
         ([], "golden.no_match", "no file is named"),
         (["q.arrow"], "golden.missing_file", "q.arrow"),
-        (["folder"], "golden.is_folder", "folder/*.arrow"),
+        (["folder"], "golden.no_match", "folder has no pack file in it"),
+        (["broken"], "golden.unreadable", "broken/q.arrow: can't be opened"),
+        (["whole", "p.arrow"], "golden.duplicate_file", "p.arrow"),
         (["p.arrow", "*.arrow"], "golden.duplicate_file", "p.arrow"),
         (["p.arrow", "folder/../p.arrow"], "golden.duplicate_file", "p.arrow"),
         (["link.arr?w", "p.arrow"], "golden.duplicate_file", "link.arrow"),
@@ -354,7 +352,11 @@ def test_is_refused_by_a_read_without_a_scan(tmp_path: Path, case: Case) -> None
 )
 def test_patterns(tmp_path: Path, patterns: list[str], code: str, words: str) -> None:
     write_pack(tmp_path / "p.arrow", [1])
-    (tmp_path / "folder").mkdir()
+    for name in ("folder", "broken", "whole"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "folder/notes.txt").write_text("no pack")
+    (tmp_path / "broken/q.arrow").symlink_to(tmp_path / "gone.arrow")
+    (tmp_path / "whole/link").symlink_to(tmp_path / "p.arrow")
     (tmp_path / "link.arrow").symlink_to(tmp_path / "p.arrow")
     with pytest.raises(GoldenError) as error:
         open_pack(patterns, tmp_path)

@@ -1,13 +1,16 @@
-"""Which files a pack consists of: paths and globs, in the order that fixes the sample order."""
+"""Which files a pack consists of: paths, folders and globs, in the order of the samples."""
 
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden.formats import SUFFIXES, is_pack_file
+from paritygate.golden.source import cannot_open
 
 
 @dataclass(frozen=True)
@@ -20,15 +23,16 @@ class PackFile:
 
 
 def find_files(patterns: Sequence[str | Path], folder: Path) -> list[Path]:
-    """Files that the patterns name: patterns as given, the matches of each sorted by path.
+    """Files that the patterns name: patterns as given, what each stands for sorted by path.
 
     Args:
-        patterns: paths or globs (`**` too), relative to `folder` or absolute.
+        patterns: files, folders or globs (`**` too), relative to `folder` or absolute. A folder
+            stands for all pack files in it and in its folders, but hidden ones.
         folder: where relative patterns start.
 
     Raises:
-        GoldenError: `golden.missing_file`, `golden.no_match`, `golden.is_folder`, or
-            `golden.duplicate_file` where a file is named twice.
+        GoldenError: `golden.missing_file`, `golden.no_match`, or `golden.duplicate_file` where a
+            file is named twice.
     """
     if not patterns:
         raise GoldenError("golden: no file is named; give a path or a glob", "golden.no_match")
@@ -48,11 +52,7 @@ def find_files(patterns: Sequence[str | Path], folder: Path) -> list[Path]:
 def _match(pattern: str, folder: Path) -> list[Path]:
     literal = folder / pattern
     if literal.is_dir():
-        raise GoldenError(
-            f"golden: {literal} is a folder; name the files in it, such as "
-            f"'{pattern.rstrip('/')}/*.arrow'",
-            "golden.is_folder",
-        )
+        return _in_folder(literal)
     if literal.exists():
         return [literal]
     if not glob.has_magic(pattern):
@@ -72,4 +72,30 @@ def _match(pattern: str, folder: Path) -> list[Path]:
     if not matches:
         where = "" if Path(pattern).is_absolute() else f"; relative patterns start at {folder}"
         raise GoldenError(f"golden: no file matches {pattern!r}{where}", "golden.no_match")
-    return sorted(matches, key=lambda path: path.as_posix())
+    return sorted(matches, key=Path.as_posix)
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    """Pack files in a folder and all that it holds; links are followed, each folder once."""
+    files, seen = [], set[Path]()
+    for at, folders, names in os.walk(folder, onerror=_cannot_list, followlinks=True):
+        here = Path(at)
+        if here.resolve() in seen:
+            folders.clear()
+            continue
+        seen.add(here.resolve())
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        paths = [here / name for name in names if not name.startswith(".")]
+        there = [path for path in paths if path.is_file() or not path.exists()]  # broken links
+        files += [path for path in there if is_pack_file(path)]
+    if not files:
+        raise GoldenError(
+            f"golden: the folder {folder} has no pack file in it; pack files end in "
+            f"{', '.join(SUFFIXES)}, or begin as such files do",
+            "golden.no_match",
+        )
+    return sorted(files, key=Path.as_posix)
+
+
+def _cannot_list(error: OSError) -> None:
+    raise cannot_open(Path(error.filename), error)

@@ -19,9 +19,10 @@ from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array, ColumnSpec
 from paritygate.golden.columns import ValueFault, values_of
 from paritygate.golden.files import PackFile, find_files
+from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
-from paritygate.golden.ipc import MappedIpc, Source, reading
 from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, resolve, used_columns
+from paritygate.golden.source import Source, reading
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
 
 _T = TypeVar("_T")
@@ -47,7 +48,8 @@ def open_pack(
     """Map the files of a pack and check their columns; no tensor is read yet.
 
     Args:
-        patterns: paths or globs, relative to `folder` or absolute; each glob sorted by path.
+        patterns: files, folders or globs, relative to `folder` or absolute; what each stands for is
+            sorted by path.
         folder: where relative patterns start.
         id_column: column of the sample ids.
         label_column: column of the labels; the default name may be absent, another may not. Where
@@ -73,7 +75,7 @@ def open_pack(
         tuple(extra_labels),
         tuple(not_outputs),
     )
-    sources = [MappedIpc(path, id_column) for path in find_files(patterns, folder)]
+    sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
     found = [resolve(source, wanted) for source in sources]
     lead = next((i for i, columns in enumerate(found) if not columns.is_empty), 0)
     for source, columns in zip(sources, found, strict=True):
@@ -377,7 +379,7 @@ class GoldenPack:
         """Arrow arrays that make up a column of samples `[start, stop)`, each with its start."""
         for number, low, high in self._spans(start, stop):
             source, batch = self._parts[number]
-            array = self._sources[source].batch(batch).column(column)
+            array = self._sources[source].column(batch, column)
             yield array.slice(low - self._starts[number], high - low), low
 
     def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:

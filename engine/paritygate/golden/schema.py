@@ -13,7 +13,7 @@ import pyarrow as pa
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.columns import UnsupportedTypeError, ValueFault, fix_dims, layout_of
-from paritygate.golden.ipc import Source
+from paritygate.golden.source import Source
 
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
@@ -277,7 +277,7 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
 def _first_rows(source: Source, column: str) -> pa.Array[Any]:
     for number, rows in enumerate(source.batch_rows):
         if rows:
-            rows_there: pa.Array[Any] = source.batch(number).column(column)
+            rows_there: pa.Array[Any] = source.column(number, column)
             return rows_there
     nothing: pa.Array[Any] = pa.array([], source.schema.field(column).type)
     return nothing

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from paritygate.core.errors import ParityError, Problem, RunnerLoadError
 from paritygate.core.problems import did_you_mean
+from paritygate.golden.formats import SUFFIXES
 from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
 from paritygate.runners.options import RunnerOptions, describe_errors
 
@@ -35,7 +36,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "onnxruntime": Kind("paritygate.runners.ort", "model", (".onnx",)),
-    "recorded": Kind("paritygate.runners.recorded", "path", (".arrow",)),
+    "recorded": Kind("paritygate.runners.recorded", "path", SUFFIXES),
     "python": Kind("paritygate.runners.python", "call"),
     "null": Kind("paritygate.runners.null", None),
 }
@@ -54,11 +55,13 @@ _LATER = {
 
 
 def infer_kind(path: str) -> str:
-    """Kind of the runner for a file, by its suffix.
+    """Kind of the runner for a file, by its suffix; a path that ends in / is a folder of packs.
 
     Raises:
         ValueError: with a sentence that names what is known.
     """
+    if path.endswith("/"):
+        return "recorded"
     suffix = Path(path).suffix.lower()
     for name, kind in KINDS.items():
         if suffix in kind.suffixes:

@@ -1,0 +1,195 @@
+"""One file of a pack, whatever its format, and what mapped formats share."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from paritygate.core.digest import Watched, watch
+from paritygate.core.errors import GoldenError
+
+_PAGE = mmap.PAGESIZE
+_KEPT_BATCHES = 8
+_KEPT_UNPACKED = 2
+_DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    ValueError,
+    MemoryError,
+    OverflowError,
+    KeyError,
+)
+
+
+class Source(Protocol):
+    """One file of a pack: a schema and numbered pieces of consecutive rows.
+
+    Attributes:
+        path: the file.
+        watched: the file as it was when it was opened.
+        size: bytes of the file.
+        schema: schema of all its columns.
+        batch_rows: rows of each piece; `select` may cut them anew.
+    """
+
+    path: Path
+    watched: Watched
+    size: int
+    schema: pa.Schema
+    batch_rows: tuple[int, ...]
+
+    def select(self, columns: Sequence[str]) -> None:
+        """Say which columns will be used; no other is asked for afterwards."""
+
+    def column(self, number: int, name: str) -> pa.Array[Any]:
+        """A column of a piece; safe to call from several threads."""
+
+    def drop(self, number: int, start: int, stop: int) -> None:
+        """Let go of the memory of rows `[start, stop)` of a piece; they can be read again."""
+
+    def close(self) -> None:
+        """Let go of the file; arrays that are still in use stay valid."""
+
+
+class MappedSource:
+    """What the mapped Arrow formats share: the map, the batches in use, the pages let go.
+
+    A format sets `schema`, `batch_rows` and `is_mapped`, and reads batches by `_load`.
+    """
+
+    schema: pa.Schema
+    batch_rows: tuple[int, ...]
+    is_mapped = True
+
+    def __init__(self, path: Path) -> None:
+        """Map the file.
+
+        Raises:
+            GoldenError: `golden.unreadable`, for a file that can't be opened or is empty.
+        """
+        self.path = path
+        self._map, self.watched = _map_file(path)
+        self.size = len(self._map)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._buffer = pa.py_buffer(self._map)
+
+    def batch(self, number: int) -> pa.RecordBatch:
+        """Record batch `number`; safe to call from several threads.
+
+        Raises:
+            GoldenError: `golden.unreadable` where its body is damaged.
+        """
+        with self._lock:
+            batch = self._kept.get(number)
+            if batch is not None:
+                self._kept.move_to_end(number)
+                return batch
+            with reading(self.path):
+                batch = self._load(number)
+                self._check(batch, number)
+            self._kept[number] = batch
+            if len(self._kept) > (_KEPT_BATCHES if self.is_mapped else _KEPT_UNPACKED):
+                self._kept.popitem(last=False)
+            return batch
+
+    def column(self, number: int, name: str) -> pa.Array[Any]:
+        """A column of record batch `number`; see `batch`."""
+        column: pa.Array[Any] = self.batch(number).column(name)
+        return column
+
+    def drop(self, number: int, start: int, stop: int) -> None:
+        """Let go of the mapped pages of rows `[start, stop)` of a batch."""
+        if not self.is_mapped:
+            self._drop_bytes(0, self.size)
+            return
+        batch = self.batch(number)
+        rows = batch.num_rows
+        for column in batch.columns:
+            for buffer in column.buffers():
+                if buffer is None or rows == 0:
+                    continue
+                at = buffer.address - self._buffer.address
+                if 0 <= at <= self.size - buffer.size:
+                    low, high = buffer.size * start // rows, buffer.size * stop // rows
+                    self._drop_bytes(at + low, at + high)
+
+    def close(self) -> None:
+        """Let go of the map; arrays that are still in use keep it alive."""
+        with self._lock:
+            self._kept.clear()
+
+    def _load(self, number: int) -> pa.RecordBatch:
+        raise NotImplementedError
+
+    def _check(self, batch: pa.RecordBatch, number: int) -> None:
+        """Refuse what would take Arrow, and this process with it, out of its buffers."""
+        batch.validate()
+        rows = self.batch_rows[number]
+        if any(len(column) != rows for column in batch.columns):
+            raise pa.ArrowInvalid(f"record batch {number} has columns of different lengths")
+
+    def _lies_in_map(self, batch: pa.RecordBatch) -> bool:
+        """Whether no buffer of a batch had to be made, as of a compressed or big-endian one."""
+        begin = self._buffer.address
+        buffers = [buffer for column in batch.columns for buffer in column.buffers()]
+        return all(
+            begin <= buffer.address < begin + self.size
+            for buffer in buffers
+            if buffer is not None and buffer.size
+        )
+
+    def _drop_bytes(self, low: int, high: int) -> None:
+        low -= low % _PAGE
+        high = high if high == self.size else high - high % _PAGE
+        if high > low and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, low, high - low)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever Arrow raises over a damaged file into a `GoldenError` that names it."""
+    try:
+        yield
+    except GoldenError:
+        raise
+    except _DAMAGE as error:
+        detail = " ".join(str(error).split())[:300] or type(error).__name__
+        raise GoldenError(
+            f"{path}: damaged, or not written to its end ({detail}); write it again or restore it "
+            "from its source"
+        ) from error
+
+
+def cannot_open(path: Path, error: OSError) -> GoldenError:
+    """The sentence for a file that can't be opened."""
+    return GoldenError(
+        f"{path}: can't be opened ({error.strerror or error}); check the path and that you may "
+        "read it"
+    )
+
+
+def empty_file(path: Path) -> GoldenError:
+    """The sentence for a file of no bytes."""
+    return GoldenError(f"{path}: the file is empty (0 bytes); write it again")
+
+
+def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
+    try:
+        with path.open("rb") as file:
+            watched = watch(path, file.fileno())
+            size = os.fstat(file.fileno()).st_size
+            if size == 0:
+                raise empty_file(path)
+            return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), watched
+    except OSError as error:
+        raise cannot_open(path, error) from error

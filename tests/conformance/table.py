@@ -9,6 +9,7 @@ from tests.conformance import (
     rows_doors,
     rows_exits,
     rows_live,
+    rows_shapes,
     rows_structure,
     rows_values,
 )
@@ -129,6 +130,7 @@ ROWS: tuple[Case, ...] = (
     *rows_live.ROWS,
     *rows_doors.ROWS,
     *rows_exits.ROWS,
+    *rows_shapes.ROWS,
 )
 
 NOT_YET: dict[str, str] = {

@@ -12,6 +12,7 @@ from paritygate.comparison.decisions import DecisionComparer, DecisionDetail
 from paritygate.comparison.elements import SampleDetail
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.core.shapes import sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 from paritygate.tally.decision import DecisionTally
@@ -93,7 +94,7 @@ class Judged:
         if contract is not None:
             if contract.dtype is not None and _name(ref.dtype) != contract.dtype:
                 return "dtype.mismatch"
-            if contract.shape is not None and list(ref.shape[1:]) != contract.shape[1:]:
+            if contract.shape is not None and list(ref.shape[1:]) != sample_dims(contract.shape):
                 return "shape.mismatch"
         if dtypes_disagree(tolerance, _name(ref.dtype), _name(cand.dtype)):
             return "dtype.mismatch"

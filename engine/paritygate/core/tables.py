@@ -21,6 +21,7 @@ from paritygate.core.bands import parse_bands
 from paritygate.core.errors import Problem
 from paritygate.core.policy import Tolerance
 from paritygate.core.problems import describe_error, join_path, merge_by_path
+from paritygate.core.shapes import check_shape
 from paritygate.core.tensors import DTYPES
 
 StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -140,8 +141,8 @@ class InputTable(_Table):
 
     @field_validator("shape")
     @classmethod
-    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
-        return _check_shape(value)
+    def _one_sample_axis(cls, value: list[int | str] | None) -> list[int | str] | None:
+        return check_shape(value)
 
     @field_validator("range")
     @classmethod
@@ -169,8 +170,8 @@ class OutputTable(_Table):
 
     @field_validator("shape")
     @classmethod
-    def _sample_axis_first(cls, value: list[int | str] | None) -> list[int | str] | None:
-        return _check_shape(value)
+    def _one_sample_axis(cls, value: list[int | str] | None) -> list[int | str] | None:
+        return check_shape(value)
 
 
 class ConstantTable(_Table):
@@ -302,14 +303,6 @@ def _known_keys(loc: tuple[Any, ...]) -> list[str]:
 def _check_dtype(value: str | None) -> str | None:
     if value is not None and value not in DTYPES:
         raise ValueError(f"isn't a dtype that can be judged; known: {', '.join(DTYPES)}")
-    return value
-
-
-def _check_shape(value: list[int | str] | None) -> list[int | str] | None:
-    if value is not None and (not value or value[0] != "batch"):
-        raise ValueError('starts with the sample axis, as in ["batch", 10]')
-    if value is not None and any(not isinstance(d, int) or d < 0 for d in value[1:]):
-        raise ValueError("dims after the sample axis are fixed numbers")
     return value
 
 

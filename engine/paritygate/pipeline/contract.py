@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan
+from paritygate.core.shapes import BATCH, sample_axis, sample_dims
 from paritygate.core.tables import InputTable
 from paritygate.core.tensors import INTEGERS, ColumnSpec, is_float
 
@@ -102,20 +103,24 @@ def _differences(path: str, table: InputTable, column: ColumnSpec) -> list[Probl
         problems.append(
             Problem(f"{path}.dtype", f"is {table.dtype}, but the pack's column is {column.dtype}")
         )
-    if table.shape is not None and table.shape[1:] != list(column.shape):
-        shape = ["batch", *column.shape]
-        problems.append(Problem(f"{path}.shape", f"is {table.shape}, but the pack's is {shape}"))
+    if table.shape is not None and sample_dims(table.shape) != list(column.shape):
+        found = f"is {table.shape}, but the pack's is {_batched(table, column)}"
+        problems.append(Problem(f"{path}.shape", found))
     return [*problems, *_channel_problems(path, table, column)]
 
 
 def _channel_problems(path: str, table: InputTable, column: ColumnSpec) -> list[Problem]:
     """What is said once a channel must be said as often as there are channels."""
     axes = table.axes
-    if axes is not None and len(axes) != 1 + len(column.shape):
-        told = f"names {len(axes)} axes, but the pack's is {['batch', *column.shape]}"
+    if axes is not None and len(axes) != len(_batched(table, column)):
+        told = f"names {len(axes)} axes, but the pack's is {_batched(table, column)}"
         return [Problem(f"{path}.axes", told)]
-    if axes is not None and (len(set(axes)) != len(axes) or axes[0] == _CHANNEL):
+    if axes is not None and (
+        len(set(axes)) != len(axes) or (_CHANNEL in axes and _CHANNEL not in _own_axes(table))
+    ):
         told = "names every axis once, the samples first"
+        if table.shape is not None:
+            told = "names every axis once, in the order of shape"
         return [Problem(f"{path}.axes", f"{told} (found {axes})")]
     counts = {
         "channels": (len(table.channels), "names") if table.channels is not None else None,
@@ -136,10 +141,26 @@ def _channel_problems(path: str, table: InputTable, column: ColumnSpec) -> list[
     ]
 
 
+def _batched(table: InputTable, column: ColumnSpec) -> list[int | str]:
+    """The pack's shape as the plan would write it: with the samples where the plan has them."""
+    dims: list[int | str] = list(column.shape)
+    axis = sample_axis(table.shape) if table.shape is not None else 0
+    if axis is not None:
+        dims.insert(axis, BATCH)
+    return dims
+
+
+def _own_axes(table: InputTable) -> list[str]:
+    """Names of the axes of one sample."""
+    axes = list(table.axes or [])
+    axis = sample_axis(table.shape) if table.shape is not None else 0
+    return axes if axis is None else [*axes[:axis], *axes[axis + 1 :]]
+
+
 def _channel_axis(table: InputTable, column: ColumnSpec) -> int | None:
     """The axis of one sample that the channels are on: the one of that name, or the last."""
     if table.axes is not None and _CHANNEL in table.axes:
-        return table.axes.index(_CHANNEL) - 1
+        return _own_axes(table).index(_CHANNEL)
     return len(column.shape) - 1 if column.shape else None
 
 

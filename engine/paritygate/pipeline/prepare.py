@@ -16,6 +16,7 @@ from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.contract import input_contracts
+from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.registry import prepare_all
@@ -113,6 +114,7 @@ def prepare_plan(
         needed = {n for s in running for n in (s.reference, s.candidate)}
         active = {name: r for name, r in runners.items() if name in needed}
         _check_constants(plan, active)
+        check_layouts(plan, active)
         size = max(cuts, default=0) or _block_samples(pack, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
@@ -226,6 +228,7 @@ def _load(
         constants=constants(plan),
         id_column=plan.table.id,
         named_columns=(*_named_labels(plan), *plan.slices),
+        layout=plan_layout(plan),
     )
     candidates = {s.candidate for s in selected}
     names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))
@@ -269,6 +272,7 @@ def _callable_runner(
         outputs=given.outputs,
         batch_size=dim.largest if dim is not None else None,
         constants=context.constants,
+        layout=context.layout,
     )
 
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from paritygate.core.digest import Watched
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import DTYPES, Array, Batch, ColumnSpec, TensorSpec
+from paritygate.runners.layout import Axis, Layout
 
 if TYPE_CHECKING:
     from paritygate.golden.pack import GoldenPack
@@ -95,6 +96,7 @@ class PrepareContext:
         check_models: whether models are checked for structure, in a child process.
         id_column: column of the sample ids in the golden pack.
         named_columns: columns that the plan names as labels or slices.
+        layout: where the plan's tensors have their samples.
     """
 
     folder: Path
@@ -104,6 +106,7 @@ class PrepareContext:
     check_models: bool = True
     id_column: str = "sample_id"
     named_columns: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
 
 
 class Lease:
@@ -157,10 +160,12 @@ class Runner(ABC):
         findings: what holds the run whatever the numbers say.
         watched: the files that it runs from, as they were before they were digested.
         constant_names: the plan's constants that it takes; None: unknown.
+        layout: where its own tensors have their samples; all else here has them first.
     """
 
     watched: tuple[Watched, ...] = ()
     constant_names: frozenset[str] | None = None
+    layout: Layout = Layout()
 
     def __init__(
         self,
@@ -246,9 +251,12 @@ class RunnerSession(ABC):
         Raises:
             RunnerError: the runner raised, or answered with something unusable.
         """
-        lease = self._run_impl(batch)
+        layout = self.runner.layout
+        lease = self._run_impl(layout.arrange(batch))
         try:
-            self._check(lease, batch)
+            self._check_arrays(lease, batch)
+            lease.outputs = layout.samples_first(lease.outputs)
+            self._check_all_alike(lease, batch)
         except BaseException:
             lease.release()
             raise
@@ -261,14 +269,16 @@ class RunnerSession(ABC):
     def close(self) -> None:  # noqa: B027 - most sessions hold nothing
         """Free what the session holds; closing twice is the same as once."""
 
-    def _check(self, lease: Lease, batch: Batch) -> None:
-        outputs = lease.outputs
-        for name, array in outputs.items():
-            problem = _unusable(array, batch.size)
+    def _check_arrays(self, lease: Lease, batch: Batch) -> None:
+        axes = self.runner.layout.outputs
+        for name, array in lease.outputs.items():
+            problem = _unusable(array, batch.size, axes.get(name, 0))
             if problem:
                 where = describe_batch(self.runner.name, batch)
                 raise RunnerError(f"{where}: output {name!r} {problem}")
-        problem = None
+
+    def _check_all_alike(self, lease: Lease, batch: Batch) -> None:
+        outputs, problem = lease.outputs, None
         if self.runner.observed is None:
             problem = _differs_from_declared(self.runner.outputs, outputs)
         problem = problem or _differs_from_first(self.runner.observe(outputs), outputs)
@@ -285,7 +295,7 @@ def describe_batch(runner: str, batch: Batch) -> str:
     return f"runner {runner!r}, batch {batch.number} ({ids})"
 
 
-def _unusable(array: object, size: int) -> str | None:
+def _unusable(array: object, size: int, axis: Axis) -> str | None:
     if not isinstance(array, np.ndarray):
         kind = type(array).__name__
         hint = "wrap a numpy scalar in an array" if isinstance(array, np.generic) else "return one"
@@ -296,8 +306,12 @@ def _unusable(array: object, size: int) -> str | None:
         return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
     if array.dtype not in _NATIVE:
         return f"is {array.dtype}; dtypes that can be judged: {', '.join(DTYPES)}"
-    if array.shape[:1] != (size,):
-        return f"has shape {array.shape}; its first axis must be the batch of {size} samples"
+    if axis is None:
+        one = "has no sample axis in the plan and so belongs to one sample, but"
+        return None if size == 1 else f"{one} the batch has {size}; set batch_size = 1"
+    if array.shape[axis : axis + 1] != (size,):
+        which = f"axis {axis}" if axis else "first axis"
+        return f"has shape {array.shape}; its {which} must be the batch of {size} samples"
     return None
 
 

@@ -49,6 +49,7 @@ class OrtRunner(Runner):
         )
         self._inference: Any = loaded.session
         self._wiring = wiring
+        self.layout = wiring.layout
         self._probe = BatchProbe(wiring, limits.device)
 
     def describe(self, identity: str, facts: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Make sure, with one small run, that the first axis of each output is the samples.
+"""Make sure, with one small run, that the sample axis of each output is the samples.
 
 An output of another meaning can have as many rows as a batch by coincidence: a mean over the batch
 of four features, in batches of four.
@@ -16,19 +16,28 @@ from paritygate.core.tensors import Array
 from paritygate.runners.ort_wiring import Wiring
 
 _TEXT_LIMIT = 300
+# Of the largest value: what another place in the batch may change.
+_ROUNDING = 1e-4
+_COARSE = 1e-2  # in 16 bits or fewer
 
 
 class BatchProbe:
-    """Runs the first batch's samples once more in a batch of another size.
+    """Runs the first batch's samples once more in a batch of another size, or in another order.
 
     On the CPU every output is looked at; elsewhere, where a new shape can mean minutes of building,
-    those whose declaration doesn't say that the batch comes first.
+    those whose declaration doesn't say that the batch comes first. A model that fixes its batch is
+    given the same samples in another order, and the answers must move along.
     """
 
     def __init__(self, wiring: Wiring, device: str) -> None:
         self._wiring = wiring
-        names = [ours for ours, _ in wiring.fetches] if device == "cpu" else wiring.unproven
-        self._names = () if wiring.fixed_batch is not None else tuple(names)
+        self._axes = {
+            ours: axis
+            for ours, _ in wiring.fetches
+            if (axis := wiring.layout.outputs.get(ours, 0)) is not None
+        }
+        wanted = self._axes if device == "cpu" or wiring.fixed_batch else wiring.unproven
+        self._names = () if wiring.fixed_batch == 1 else tuple(wanted)
         self._lock = threading.Lock()
         self._is_done = not self._names
         self._problem: str | None = None
@@ -46,25 +55,22 @@ class BatchProbe:
         """
         if self._is_done:
             return self._problem
-        if any(array.shape[:1] != (size,) for array in outputs.values()):
+        if any(outputs[name].shape[a : a + 1] != (size,) for name, a in self._axes.items()):
             return None  # refused anyway, and by the batch alone
         with self._lock:
             if not self._is_done:
-                self._problem = self._probe(inference, arrays, outputs, size)
+                is_fixed = self._wiring.fixed_batch is not None
+                probe = self._reorder if is_fixed else self._resize
+                self._problem = probe(inference, arrays, outputs, size)
                 self._is_done = True
         return self._problem
 
-    def _probe(
+    def _resize(
         self, inference: Any, arrays: Sequence[Array], outputs: Mapping[str, Array], size: int
     ) -> str | None:
         other = 2 if size != 2 else 3
-        rows = np.arange(other) % size
-        feeds = {**self._wiring.fixed}
-        for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
-            feeds[theirs] = np.ascontiguousarray(array[rows])
-        theirs_of = dict(self._wiring.fetches)
         try:
-            found = inference.run([theirs_of[name] for name in self._names], feeds)
+            found = self._run(inference, arrays, np.arange(other) % size)
         except Exception as e:  # onnxruntime's classes have no common base of their own
             if not self._wiring.unproven:
                 return None
@@ -73,12 +79,68 @@ class BatchProbe:
                 f"and a batch of {other} to find out raised {type(e).__name__}: "
                 f"{' '.join(str(e).split())[:_TEXT_LIMIT]}; declare its shape in the model"
             )
-        for name, array in zip(self._names, found, strict=True):
-            shape = np.shape(array)
-            if shape[:1] != (other,):
+        for name, array in found.items():
+            axis, shape = self._axes[name], np.shape(array)
+            if shape[axis : axis + 1] != (other,):
+                which = f"axis {axis}" if axis else "first axis"
                 return (
                     f"output {name!r} doesn't follow the batch: it is {outputs[name].shape} for "
-                    f"{size} samples and {shape} for {other}; its first axis must be the samples, "
-                    "so transpose or remove it in the model"
+                    f"{size} samples and {shape} for {other}; its {which} must be the samples, "
+                    f'so say where they are (outputs.{name}.shape = [..., "batch", ...]) or remove '
+                    "it from the model"
                 )
         return None
+
+    def _reorder(
+        self, inference: Any, arrays: Sequence[Array], outputs: Mapping[str, Array], size: int
+    ) -> str | None:
+        """Whether the answers stay where they were, or go elsewhere, as the samples move on."""
+        rows = np.roll(np.arange(size), 1)
+        if all(np.array_equal(array, moved) for array, moved in self._moved(arrays, rows)):
+            return None  # a batch of one sample, repeated, tells nothing
+        found = self._run(inference, arrays, rows)
+        for name, array in found.items():
+            axis, before = self._axes[name], outputs[name]
+            if array.shape == before.shape and _follows(array, before.take(rows, axis)):
+                continue
+            return (
+                f"output {name!r} doesn't follow the batch: the same {size} samples in another "
+                f"order give other answers, though its shape {before.shape} has {size} on axis "
+                f"{axis}; that axis must be the samples, each answered by itself"
+            )
+        return None
+
+    def _run(
+        self, inference: Any, arrays: Sequence[Array], rows: np.ndarray[Any, Any]
+    ) -> dict[str, Array]:
+        feeds = {**self._wiring.fixed}
+        pairs = zip(self._wiring.feeds, self._moved(arrays, rows), strict=True)
+        for (_, theirs), (_, moved) in pairs:
+            feeds[theirs] = np.ascontiguousarray(moved)
+        theirs_of = dict(self._wiring.fetches)
+        found = inference.run([theirs_of[name] for name in self._names], feeds)
+        return dict(zip(self._names, found, strict=True))
+
+    def _moved(
+        self, arrays: Sequence[Array], rows: np.ndarray[Any, Any]
+    ) -> list[tuple[Array, Array]]:
+        """Each input as it was, and with these of its samples."""
+        axes = [self._wiring.layout.inputs.get(ours, 0) for ours, _ in self._wiring.feeds]
+        return [
+            (array, array if axis is None else array.take(rows, axis))
+            for array, axis in zip(arrays, axes, strict=True)
+        ]
+
+
+def _follows(found: Array, moved: Array) -> bool:
+    """Whether answers are those of the moved samples, but for rounding."""
+    if found.dtype.kind in "OSU":
+        return np.array_equal(found, moved)
+    values, along = found.astype(np.float64), moved.astype(np.float64)
+    finite = np.isfinite(values) & np.isfinite(along)
+    if not finite.any():
+        return True
+    largest = float(np.abs(along[finite]).max())
+    error = float(np.abs(values[finite] - along[finite]).max())
+    is_coarse = found.dtype.itemsize <= 2 and found.dtype.kind not in "iub"
+    return error <= (_COARSE if is_coarse else _ROUNDING) * largest

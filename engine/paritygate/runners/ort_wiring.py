@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paritygate.core.errors import RunnerLoadError
 from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import DTYPES, Array, ColumnSpec, TensorSpec
 from paritygate.runners.base import PrepareContext
+from paritygate.runners.layout import Axis, Layout, first_sample_axis
 from paritygate.runners.ort_load import Loaded
 from paritygate.runners.ort_options import Options
 
@@ -34,7 +35,8 @@ class Wiring:
         fixed: theirs -> constant.
         fetches: (ours, theirs) of each output.
         fixed_batch: batch size that the model fixes; None: any.
-        unproven: our names of outputs whose first axis isn't declared to be the batch.
+        unproven: our names of outputs whose sample axis isn't declared to be the batch.
+        layout: where the model's tensors have their samples; the specs have them first.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -44,6 +46,7 @@ class Wiring:
     fetches: tuple[tuple[str, str], ...]
     fixed_batch: int | None
     unproven: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
 
 
 def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareContext) -> Wiring:
@@ -56,12 +59,17 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
     differences: list[str] = []
     takes = _renamed("inputs", loaded.session.get_inputs(), options.inputs, differences)
     gives = _renamed("outputs", loaded.session.get_outputs(), options.outputs, differences)
-    inputs, fixed, batches = _match_inputs(takes, context, differences)
+    layout = context.layout.only(takes, gives)
+    inputs, fixed, batches = _match_inputs(takes, context, layout, differences)
     fixed_batch = _fixed_batch(batches, options.batch_size, differences)
-    outputs = {ours: _spec(ours, node) for ours, node in gives.items()}
+    outputs = {
+        ours: _samples_first(_spec(ours, node), "outputs", layout.outputs, differences)
+        for ours, node in gives.items()
+    }
     fed = [spec for ours, spec in inputs.items() if ours in context.inputs]
     axis = _SampleAxis.of(fed, fixed_batch or options.batch_size, is_fixed=fixed_batch is not None)
-    differences += [told for spec in outputs.values() if (told := axis.contradiction(spec))]
+    batched = [spec for ours, spec in outputs.items() if layout.outputs.get(ours, 0) is not None]
+    differences += [told for spec in batched if (told := axis.contradiction(spec))]
     if differences:
         raise RunnerLoadError(
             runner,
@@ -77,7 +85,8 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
         fixed=fixed,
         fetches=tuple((ours, str(node.name)) for ours, node in gives.items()),
         fixed_batch=fixed_batch,
-        unproven=tuple(ours for ours, spec in outputs.items() if not axis.is_proven(spec)),
+        unproven=tuple(spec.name for spec in batched if not axis.is_proven(spec)),
+        layout=layout,
     )
 
 
@@ -129,8 +138,9 @@ class _SampleAxis:
         else:
             return None
         return (
-            f"output {spec}: the first axis must be the samples, but it {what}; transpose or "
-            "remove it in the model, or declare its shape as it is"
+            f"output {spec}: the first axis must be the samples, but it {what}; say where they "
+            f'are (outputs.{spec.name}.shape = [..., "batch", ...]; without "batch" the output '
+            "belongs to one sample and batch_size is 1), or remove the output from the model"
         )
 
 
@@ -155,14 +165,29 @@ def _renamed(
     return renamed
 
 
+def _samples_first(
+    spec: TensorSpec, where: str, axes: Mapping[str, Axis], differences: list[str]
+) -> TensorSpec:
+    """The spec as all others see it; the plan's axis may not be there."""
+    moved = first_sample_axis(spec, axes.get(spec.name, 0)) if spec.name in axes else spec
+    if moved is None:
+        differences.append(
+            f"{where}.{spec.name}.shape has the samples on axis {axes[spec.name]}, the model has "
+            f"{spec}"
+        )
+    return moved or spec
+
+
 def _match_inputs(
-    takes: Mapping[str, Any], context: PrepareContext, differences: list[str]
+    takes: Mapping[str, Any], context: PrepareContext, layout: Layout, differences: list[str]
 ) -> tuple[dict[str, TensorSpec], dict[str, Array], dict[str, int]]:
     inputs, fixed, batches = {}, {}, {}
     for ours, node in takes.items():
-        spec = _spec(ours, node)
-        inputs[ours] = spec
         column, constant = context.inputs.get(ours), context.constants.get(ours)
+        spec = _spec(ours, node)
+        if column is not None:
+            spec = _samples_first(spec, "inputs", layout.inputs, differences)
+        inputs[ours] = spec
         if column is not None and constant is not None:
             differences.append(f"input {ours!r} is both in the pack and in [constants]; keep one")
         elif column is not None:
@@ -186,7 +211,9 @@ def _against_column(spec: TensorSpec, column: ColumnSpec) -> list[str]:
     if spec.dtype != column.dtype:
         return [f"input {spec.name!r}: the model takes {spec.dtype}, the pack has {column.dtype}"]
     if not spec.shape:
-        return [f"input {spec.name!r}: the model takes one scalar, the pack has one a sample"]
+        mend = f"make it a constant, or say inputs.{spec.name}.shape = [] and batch_size = 1"
+        told = f"input {spec.name!r}: the model takes one scalar, the pack has one a sample; {mend}"
+        return [told]
     same = len(spec.shape) == 1 + len(column.shape) and all(
         want == have
         for want, have in zip(spec.shape[1:], column.shape, strict=True)
@@ -211,9 +238,12 @@ def _fixed_batch(
     batches: Mapping[str, int], batch_size: int | None, differences: list[str]
 ) -> int | None:
     sizes = set(batches.values())
+    told = ", ".join(f"{name}: {size}" for name, size in batches.items())
     if len(sizes) > 1:
-        told = ", ".join(f"{name}: {size}" for name, size in batches.items())
-        differences.append(f"the model fixes different batch sizes for its inputs ({told})")
+        differences.append(
+            f"the model fixes different batch sizes for its inputs ({told}); if their samples "
+            "aren't on the first axis, say where they are: inputs.NAME.shape"
+        )
         return None
     fixed = next(iter(sizes), None)
     if fixed is not None and fixed < 1:
@@ -221,7 +251,8 @@ def _fixed_batch(
     elif fixed is not None and batch_size not in (None, fixed):
         differences.append(
             f"batch_size is {batch_size} but the model fixes batches of {fixed}; set batch_size = "
-            f"{fixed} or export the model with a free batch dimension"
+            f"{fixed}, export the model with a free batch dimension, or say on which axis the "
+            f"samples are: inputs.NAME.shape ({told})"
         )
     return fixed
 

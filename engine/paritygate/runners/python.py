@@ -36,6 +36,7 @@ from paritygate.runners.base import (
     RunnerSpec,
     describe_batch,
 )
+from paritygate.runners.layout import Layout
 from paritygate.runners.options import RunnerOptions
 from paritygate.runners.python_identity import PLAN_MODULE, digest_of_module, identify_function
 
@@ -92,6 +93,7 @@ class PythonRunner(Runner):
         facts: Mapping[str, object],
         outputs: Sequence[str] = (),
         constants: Mapping[str, Array] | None = None,
+        layout: Layout | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -105,6 +107,7 @@ class PythonRunner(Runner):
         self.function = function
         self.output_names = tuple(outputs)
         self.constants = dict(constants or {})
+        self.layout = layout or Layout()
         self.lock: Any = nullcontext() if limits.thread_safe else _ONE_AT_A_TIME
 
     @classmethod
@@ -117,6 +120,7 @@ class PythonRunner(Runner):
         batch_size: int | None = DEFAULT_BATCH_SIZE,
         thread_safe: bool = False,
         constants: Mapping[str, Array] | None = None,
+        layout: Layout | None = None,
     ) -> PythonRunner:
         """A runner of a function object; two are the same thing if the object is the same.
 
@@ -128,6 +132,7 @@ class PythonRunner(Runner):
             batch_size: rows of a batch; None: any number.
             thread_safe: the function may be called from several threads at once.
             constants: inputs that are the same for all samples.
+            layout: where the function's tensors have their samples.
         """
         target = getattr(function, "__func__", function)
         owner = getattr(function, "__self__", None)
@@ -141,6 +146,7 @@ class PythonRunner(Runner):
             facts,
             outputs,
             constants,
+            layout,
         )
 
     def session(self) -> RunnerSession:
@@ -213,6 +219,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
         facts,
         options.outputs,
         context.constants,
+        context.layout,
     )
 
 

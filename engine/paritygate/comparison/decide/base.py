@@ -1,0 +1,95 @@
+"""What the kinds of decisions share: the answer's form, `compare_as`, views for the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.core.policy import DecisionRule
+from paritygate.core.tensors import DTYPES, Array, is_float
+from paritygate.tally.decision import EdgeSides
+
+Codes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+CompareAs = Literal["output", "float64"]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a kind found out about a block; counts, and one row a sample."""
+
+    ref: Codes
+    cand: Codes
+    margin: Floats
+    at_risk: int
+    depends: int
+    tied_ref: int = 0
+    tied_cand: int = 0
+    edges: tuple[EdgeSides, ...] = ()
+
+
+def choose_compare_as(rule: DecisionRule, ref_dtype: str, cand_dtype: str, where: str) -> CompareAs:
+    """The dtype that a rule compares in.
+
+    Raises:
+        ValueError: dtypes that can't be judged, or that differ while the rule says nothing.
+    """
+    for dtype in (ref_dtype, cand_dtype):
+        if dtype not in DTYPES:
+            raise ValueError(f"{where}: dtype {dtype} can't be judged; known are {list(DTYPES)}")
+    if is_float(ref_dtype) != is_float(cand_dtype):
+        raise ValueError(
+            f"{where}: the reference is {ref_dtype} and the candidate {cand_dtype}; floats and "
+            "integers share no scale, so compare outputs of one kind"
+        )
+    if rule.compare_as is None and ref_dtype != cand_dtype:
+        raise ValueError(
+            f"{where}: the reference is {ref_dtype} and the candidate {cand_dtype}; say "
+            'compare_as = "output" (both in the reference\'s dtype) or compare_as = "float64"'
+        )
+    return rule.compare_as or "output"
+
+
+def other_than(compare_as: CompareAs) -> CompareAs:
+    """The `compare_as` that was not chosen."""
+    return "float64" if compare_as == "output" else "output"
+
+
+def narrows(values: Array, ref_dtype: str) -> bool:
+    """Whether `narrowed` rounds these values."""
+    return ref_dtype == "float32" and values.dtype == np.float64
+
+
+def narrowed(values: Array, ref_dtype: str) -> Array:
+    """Values in the dtype of the reference; a view as `flat` makes it."""
+    if not narrows(values, ref_dtype):
+        return values
+    with np.errstate(over="ignore", under="ignore"):
+        return flat(values.astype(np.float32))
+
+
+def widens(values: Array) -> bool:
+    """Whether float64 may hold other numbers than these integers."""
+    return values.dtype.kind in "iu" and values.dtype.itemsize == 8
+
+
+def flat(values: Array) -> Array:
+    """A read-only 1-D view in native byte order, bools as uint8; copied only where it must be."""
+    view = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")).reshape(-1)
+    view = view.view(np.uint8 if view.dtype == np.bool_ else view.dtype)
+    view.flags.writeable = False
+    return view
+
+
+def count(flags: Flags) -> int:
+    """How many are set."""
+    return int(np.count_nonzero(flags))
+
+
+def differing(ours: tuple[Codes, Codes], theirs: tuple[Codes, Codes]) -> int:
+    """Samples that either side decides otherwise."""
+    return count((ours[0] != theirs[0]) | (ours[1] != theirs[1]))

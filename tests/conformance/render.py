@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.conformance import peers
 from tests.conformance.case import Case
+from tests.conformance.recordings import Pair
 from tests.conformance.table import KINDS, NOT_YET, ROWS
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
@@ -26,7 +28,7 @@ This page is made from the table by `python -m tests.conformance.render`; a test
 
 def render() -> str:
     """The whole page."""
-    parts = [HEAD]
+    parts = [HEAD, _peers()]
     for key, kind in KINDS.items():
         rows = [case for case in ROWS if case.kind == key]
         parts.append(f"## {kind.title}\n\n{kind.seen}\n\n{_table(kind.title, rows)}")
@@ -34,13 +36,49 @@ def render() -> str:
     return "\n".join(parts)
 
 
+def _peers() -> str:
+    """What other tools say to the rows that are two arrays and a tolerance."""
+    versions, answers = peers.load()
+    asked = [case for case in ROWS if peers.key_of(case) in answers]
+    bad = [case for case in asked if case.expected.verdict != "release"]
+    good = [case for case in asked if case.expected.verdict == "release"]
+    lines = [
+        f"| tool | passes, of {len(bad)} that must not | fails, of {len(good)} that may pass |"
+    ]
+    lines.append("|---|---|---|")
+    for tool in peers.TOOLS:
+        passed = sum(answers[peers.key_of(c)][tool] == peers.PASSES for c in bad)
+        failed = sum(answers[peers.key_of(c)][tool] != peers.PASSES for c in good)
+        lines.append(f"| {tool} | {passed} | {failed} |")
+    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    text = f"""## What other tools say
+
+Rows that are two arrays and a tolerance were given to other tools as well ({told}), with that \
+tolerance and otherwise their defaults. Their answers stand beside the rows, in bold where they \
+pass what must not pass. Most of those are decisions, non-finite rules and plans that contradict \
+themselves, which these tools know nothing of: they compare numbers. An answer is recorded by \
+`python -m tests.conformance.peers`; NumPy's are asked again by a test.
+"""
+    return "\n".join([text, *lines, ""])
+
+
 def _table(title: str, rows: list[Case]) -> str:
-    lines = ["| kind | case | verdict | codes |", "|---|---|---|---|"]
+    _, answers = peers.load()
+    tools = list(peers.TOOLS) if any(isinstance(case.given, Pair) for case in rows) else []
+    head = ["kind", "case", "verdict", "codes", *tools]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for case in rows:
         codes = ", ".join(f"`{code}`" for code in case.expected.codes) or "–"
-        cells = (title, case.name, case.expected.verdict, codes)
+        given = answers.get(peers.key_of(case), {})
+        theirs = [_answer(case, given.get(tool, "–")) for tool in tools]
+        cells = (title, case.name, case.expected.verdict, codes, *theirs)
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _answer(case: Case, answer: str) -> str:
+    is_wrong = answer == peers.PASSES and case.expected.verdict != "release"
+    return f"**{answer}**" if is_wrong else answer
 
 
 def _cell(text: str) -> str:

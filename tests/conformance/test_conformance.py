@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conformance import peers
 from tests.conformance.case import OWN_IDS, Case
+from tests.conformance.recordings import Pair
 from tests.conformance.render import PAGE, render
 from tests.conformance.table import KINDS, ROWS
 
@@ -58,3 +60,14 @@ def test_the_page_is_the_table() -> None:
         "docs/conformance.md isn't the rendering of the table; run "
         "`python -m tests.conformance.render`"
     )
+
+
+@pytest.mark.parametrize(
+    "tool", [t for t, (package, _) in peers.TOOLS.items() if package == "numpy"]
+)
+def test_what_numpy_says_is_what_was_recorded(tool: str) -> None:
+    _, answers = peers.load()
+    rows = [c for c in ROWS if isinstance(c.given, Pair) and peers.key_of(c) in answers]
+    assert len(rows) > 150
+    for case in rows:
+        assert peers.ask(tool, case.given) == answers[peers.key_of(case)][tool], case.name

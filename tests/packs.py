@@ -9,9 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 TensorType = Literal["fixed_shape", "fixed_size_list", "scalar"]
-Container = Literal["file", "stream"]
+Container = Literal["file", "stream", "parquet"]
 
 
 def write_pack(
@@ -45,7 +46,7 @@ def write_pack(
         columns: further columns as they are.
         metadata: column name -> field metadata.
         compression: "zstd", "lz4" or None.
-        container: an Arrow IPC file or stream.
+        container: an Arrow IPC file or stream, or a Parquet file whose row groups are the batches.
     """
     arrays: dict[str, pa.Array] = {id_column: _plain(ids, pa.int64())}
     for prefix, tensors in (("in.", inputs or {}), ("out.", outputs or {})):
@@ -74,6 +75,11 @@ def write_table(
     compression: str | None = None,
 ) -> Path:
     """Write a table in batches of so many rows and return the path."""
+    if container == "parquet":
+        pq.write_table(
+            table, path, row_group_size=rows_per_batch, compression=compression or "none"
+        )
+        return path
     options = pa.ipc.IpcWriteOptions(compression=compression)
     make = pa.ipc.new_file if container == "file" else pa.ipc.new_stream
     with make(path, table.schema, options=options) as writer:

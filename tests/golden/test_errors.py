@@ -46,12 +46,6 @@ def raw(content: bytes) -> Callable[[Path], object]:
     return lambda folder: (folder / "p.arrow").write_bytes(content)
 
 
-def parquet(folder: Path) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(pa.table({"sample_id": [1]}), folder / "p.arrow")
-
-
 def twice_the_same_name(folder: Path) -> None:
     batch = pa.record_batch([pa.array([1]), pa.array([1.0]), pa.array([2.0])], list("abb"))
     with pa.ipc.new_file(folder / "p.arrow", batch.schema) as writer:
@@ -68,8 +62,10 @@ def permuted(folder: Path) -> object:
 FLOATS = np.zeros((2, 3), np.float32)
 OPEN_CASES = [
     Case("empty file", raw(b""), "golden.unreadable", ("p.arrow", "empty")),
-    Case("text", raw(b"sample_id,x\n1,2\n"), "golden.format", ("p.arrow", "no Arrow file")),
-    Case("parquet", parquet, "golden.format", ("p.arrow", "Parquet")),
+    Case("text", raw(b"sample_id,x\n1,2\n"), "golden.format", ("p.arrow", "no pack file")),
+    Case("magic of Parquet alone", raw(b"PAR1"), "golden.unreadable", ("p.arrow", "truncated")),
+    Case("magic of Parquet twice", raw(b"PAR1" * 3), "golden.unreadable", ("p.arrow", "damaged")),
+    Case("encrypted Parquet", raw(b"PARE" * 4), "golden.format", ("p.arrow", "encrypted Parquet")),
     Case("magic of a stream alone", raw(b"\xff" * 4), "golden.unreadable", ("p.arrow", "damaged")),
     Case("gzip", raw(b"\x1f\x8b\x08\0"), "golden.format", ("p.arrow", "compressed by gzip")),
     Case("Feather 1", raw(b"FEA1\0\0\0\0"), "golden.format", ("p.arrow", "Feather", "version 1")),

@@ -28,6 +28,7 @@ def problems_of(table: object) -> list[str]:
         ("rec/*.ipc", "recorded"),
         ("rec.arrows", "recorded"),
         ("rec.feather", "recorded"),
+        ("rec-*.parquet", "recorded"),
         ("recordings/", "recorded"),
         ("recorded", "recorded"),
         ("side:f", "python"),

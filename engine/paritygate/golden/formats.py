@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from paritygate.core.errors import GoldenError
-from paritygate.golden import ipc, stream
+from paritygate.golden import ipc, parquet, stream
 from paritygate.golden.ipc import MappedIpc
+from paritygate.golden.parquet import ParquetSource
 from paritygate.golden.source import Source, cannot_open, empty_file
 from paritygate.golden.stream import MappedStream
 
-SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
-_MAGICS = (ipc.MAGIC, stream.MAGIC)
+SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet", ".pq")
+_MAGICS = (ipc.MAGIC, stream.MAGIC, parquet.MAGIC)
 _LONGEST = 8
 _OTHERS = {
     b"FEA1": "a Feather file of version 1",
-    b"PAR1": "a Parquet file",
     b"PARE": "an encrypted Parquet file",
     b"ORC": "an ORC file",
     b"PK\x03\x04": "a zip archive",
@@ -43,10 +43,12 @@ def open_file(path: Path, count_column: str) -> Source:
         return MappedIpc(path, count_column)
     if head.startswith(stream.MAGIC):
         return MappedStream(path, count_column)
-    kind = next((k for magic, k in _OTHERS.items() if head.startswith(magic)), "no Arrow file")
+    if head.startswith(parquet.MAGIC):
+        return ParquetSource(path)
+    kind = next((k for magic, k in _OTHERS.items() if head.startswith(magic)), "no pack file")
     raise GoldenError(
-        f"{path}: is {kind}; packs are Arrow IPC files or streams, as pyarrow.ipc.new_file, "
-        "pyarrow.ipc.new_stream or pyarrow.feather.write_feather write them",
+        f"{path}: is {kind}; packs are Arrow IPC files, Arrow IPC streams or Parquet files, as "
+        "pyarrow.ipc.new_file, pyarrow.ipc.new_stream and pyarrow.parquet.write_table write them",
         "golden.format",
     )
 

@@ -132,6 +132,8 @@ class GoldenPack:
         self._scan: IdScan | None = None
         self._index: IdIndex | None = None
         self._parts, self._starts = _chunks(sources)
+        unpacked = self.samples * sum(spec.sample_bytes for spec in columns.tensors.values())
+        self._bytes = max(unpacked, sum(file.bytes for file in self.files))
 
     @property
     def samples(self) -> int:
@@ -271,8 +273,7 @@ class GoldenPack:
 
         It goes in pieces of some MiB: letting go stops every thread for a moment.
         """
-        size = sum(file.bytes for file in self.files)
-        step = self.samples * _DROPPED_AT_ONCE // max(1, size)
+        step = self.samples * _DROPPED_AT_ONCE // max(1, self._bytes)
         with self._lock:
             stop = min(stop, self.samples)
             start = self._dropped if self._dropped <= stop else 0  # or it is read once more
@@ -405,7 +406,7 @@ class GoldenPack:
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         step = max(1, _WINDOW // max(1, row_bytes))
-        is_large = sum(file.bytes for file in self.files) > _RESIDENT
+        is_large = self._bytes > _RESIDENT
         at = 0
         while at < len(rows):
             low = int(ordered[at])

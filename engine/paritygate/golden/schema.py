@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -259,7 +259,7 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
     }
     try:
         layout = layout_of(found.type, metadata.get("paritygate.dtype"))
-        shape = fix_dims(layout, _first_rows(source, column))
+        shape = fix_dims(layout, source.head(column))
     except UnsupportedTypeError as error:
         hint = "" if column.startswith(prefix) else "; or store the outputs as 'out.<name>'"
         raise GoldenError(
@@ -272,15 +272,6 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
             fault.code,
         ) from fault
     return ColumnSpec(column, layout.dtype, shape, metadata)
-
-
-def _first_rows(source: Source, column: str) -> pa.Array[Any]:
-    for number, rows in enumerate(source.batch_rows):
-        if rows:
-            rows_there: pa.Array[Any] = source.column(number, column)
-            return rows_there
-    nothing: pa.Array[Any] = pa.array([], source.schema.field(column).type)
-    return nothing
 
 
 def _check_same_tensor(

@@ -50,6 +50,9 @@ class Source(Protocol):
     def select(self, columns: Sequence[str]) -> None:
         """Say which columns will be used; no other is asked for afterwards."""
 
+    def head(self, name: str) -> pa.Array[Any]:
+        """The first rows of a column, at least one if the file has any."""
+
     def column(self, number: int, name: str) -> pa.Array[Any]:
         """A column of a piece; safe to call from several threads."""
 
@@ -102,6 +105,14 @@ class MappedSource:
                 self._kept.popitem(last=False)
             return batch
 
+    def head(self, name: str) -> pa.Array[Any]:
+        """A column of the first record batch with rows, or no rows where the file has none."""
+        for number, rows in enumerate(self.batch_rows):
+            if rows:
+                return self.column(number, name)
+        nothing: pa.Array[Any] = pa.array([], self.schema.field(name).type)
+        return nothing
+
     def column(self, number: int, name: str) -> pa.Array[Any]:
         """A column of record batch `number`; see `batch`."""
         column: pa.Array[Any] = self.batch(number).column(name)
@@ -110,18 +121,9 @@ class MappedSource:
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the mapped pages of rows `[start, stop)` of a batch."""
         if not self.is_mapped:
-            self._drop_bytes(0, self.size)
+            _drop_bytes(self._map, 0, self.size)
             return
-        batch = self.batch(number)
-        rows = batch.num_rows
-        for column in batch.columns:
-            for buffer in column.buffers():
-                if buffer is None or rows == 0:
-                    continue
-                at = buffer.address - self._buffer.address
-                if 0 <= at <= self.size - buffer.size:
-                    low, high = buffer.size * start // rows, buffer.size * stop // rows
-                    self._drop_bytes(at + low, at + high)
+        let_go(self._map, self._buffer.address, self.batch(number).columns, start, stop)
 
     def close(self) -> None:
         """Let go of the map; arrays that are still in use keep it alive."""
@@ -148,12 +150,6 @@ class MappedSource:
             if buffer is not None and buffer.size
         )
 
-    def _drop_bytes(self, low: int, high: int) -> None:
-        low -= low % _PAGE
-        high = high if high == self.size else high - high % _PAGE
-        if high > low and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, low, high - low)
-
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
@@ -168,6 +164,28 @@ def reading(path: Path) -> Iterator[None]:
             f"{path}: damaged, or not written to its end ({detail}); write it again or restore it "
             "from its source"
         ) from error
+
+
+def let_go(
+    mapped: mmap.mmap, begin: int, arrays: Sequence[pa.Array[Any]], start: int, stop: int
+) -> None:
+    """Let go of the pages of rows `[start, stop)` of mapped arrays; they can be read again.
+
+    Args:
+        mapped: the map.
+        begin: its address.
+        arrays: of one length; what doesn't lie in the map is left alone.
+        start: first of the rows.
+        stop: end of the rows.
+    """
+    for array in arrays:
+        for buffer in array.buffers():
+            if buffer is None or len(array) == 0:
+                continue
+            at = buffer.address - begin
+            if 0 <= at <= len(mapped) - buffer.size:
+                low, high = (buffer.size * row // len(array) for row in (start, stop))
+                _drop_bytes(mapped, at + low, at + high)
 
 
 def cannot_open(path: Path, error: OSError) -> GoldenError:
@@ -193,3 +211,11 @@ def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
             return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), watched
     except OSError as error:
         raise cannot_open(path, error) from error
+
+
+def _drop_bytes(mapped: mmap.mmap, low: int, high: int) -> None:
+    size = len(mapped)
+    low -= low % _PAGE
+    high = high if high == size else high - high % _PAGE
+    if high > low and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, low, high - low)

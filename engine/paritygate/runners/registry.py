@@ -48,7 +48,6 @@ _LATER = {
     ".tflite": "LiteRT",
     ".pb": "TensorFlow",
     ".ort": "ORT format",
-    ".parquet": "Parquet",
     ".npz": "NumPy",
     ".npy": "NumPy",
 }

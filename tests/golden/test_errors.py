@@ -52,13 +52,6 @@ def twice_the_same_name(folder: Path) -> None:
         writer.write(batch)
 
 
-def permuted(folder: Path) -> object:
-    kind = pa.fixed_shape_tensor(pa.float32(), (2, 3), permutation=[1, 0])
-    storage = pa.array([[0.0] * 6], pa.list_(pa.float32(), 6))
-    array = pa.ExtensionArray.from_storage(kind, storage)
-    return column("in.x", array)(folder)
-
-
 FLOATS = np.zeros((2, 3), np.float32)
 OPEN_CASES = [
     Case("empty file", raw(b""), "golden.unreadable", ("p.arrow", "empty")),
@@ -182,12 +175,6 @@ OPEN_CASES = [
         ),
         "golden.column_type",
         ("p.arrow", "'in.x'", "'bfloat16'", "uint16"),
-    ),
-    Case(
-        "permuted tensor",
-        permuted,
-        "golden.column_type",
-        ("p.arrow", "'in.x'", "permutation [1, 0]"),
     ),
     Case(
         "input named in the plan",

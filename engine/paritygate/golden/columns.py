@@ -59,11 +59,6 @@ def layout_of(kind: pa.DataType, declared: str | None = None) -> Layout:
     dims: tuple[int | None, ...] = ()
     inner = kind
     if isinstance(inner, pa.FixedShapeTensorType):
-        order = inner.permutation
-        if order is not None and list(order) != sorted(order):
-            raise UnsupportedTypeError(
-                f"a tensor stored with the permutation {list(order)}; store it in row-major order"
-            )
         dims, inner = tuple(inner.shape), inner.value_type
     while isinstance(inner, (pa.FixedSizeListType, pa.ListType, pa.LargeListType)):
         size = inner.list_size if isinstance(inner, pa.FixedSizeListType) else None

@@ -21,6 +21,7 @@ from paritygate.golden.columns import ValueFault, values_of
 from paritygate.golden.files import PackFile, find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
+from paritygate.golden.plain import plain
 from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, resolve, used_columns
 from paritygate.golden.source import Source, reading
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
@@ -381,7 +382,9 @@ class GoldenPack:
         for number, low, high in self._spans(start, stop):
             source, batch = self._parts[number]
             array = self._sources[source].column(batch, column)
-            yield array.slice(low - self._starts[number], high - low), low
+            with reading(self._sources[source].path):
+                rows = plain(array.slice(low - self._starts[number], high - low))
+            yield rows, low
 
     def _spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Numbers of the record batches that hold `[start, stop)`, each with its part of it."""

@@ -13,7 +13,8 @@ import pyarrow as pa
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.columns import UnsupportedTypeError, ValueFault, fix_dims, layout_of
-from paritygate.golden.source import Source
+from paritygate.golden.plain import plain, plain_type
+from paritygate.golden.source import Source, reading
 
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
@@ -258,8 +259,9 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
         if not key.startswith((b"ARROW:", b"PARQUET:"))
     }
     try:
-        layout = layout_of(found.type, metadata.get("paritygate.dtype"))
-        shape = fix_dims(layout, source.head(column))
+        layout = layout_of(plain_type(found.type), metadata.get("paritygate.dtype"))
+        with reading(source.path):
+            shape = fix_dims(layout, plain(source.head(column).slice(0, 1)))
     except UnsupportedTypeError as error:
         hint = "" if column.startswith(prefix) else "; or store the outputs as 'out.<name>'"
         raise GoldenError(

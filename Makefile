@@ -43,7 +43,7 @@ bench: $(READY) ## measure against peers and the hardware limit; BENCH_ARGS="...
 lock: $(UV) ## renew requirements/dev.txt; LOCK_ARGS=--upgrade takes newer versions
 	$(UV) pip compile pyproject.toml requirements/build.in \
 	  --constraint requirements/constraints.in \
-	  --extra cpu --extra test --extra lint \
+	  --extra cpu --extra test --extra writers --extra lint \
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/dev.txt $(LOCK_ARGS)

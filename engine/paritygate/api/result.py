@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paritygate.core.errors import ParityError, PlanError
+from paritygate.core.text import clean
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.pipeline.execute import Outcome
 from paritygate.runfolder import SCHEMA_VERSION
@@ -61,7 +62,7 @@ class RunResult:
         return self.verdict.exit_code
 
     def explain(self) -> str:
-        """The verdict and its reasons, a line each."""
+        """The verdict and its reasons, a line each; control characters escaped."""
         lines = [
             f"{self.verdict.value}: {len(self.reasons)} reason(s)"
             if self.reasons
@@ -69,11 +70,11 @@ class RunResult:
         ]
         for reason in self.reasons:
             stage = f" [{reason.stage}]" if reason.stage else ""
-            lines.append(f"  {reason.code}{stage}: {reason.message}")
+            lines.append(f"  {reason.code}{stage}: {clean(reason.message)}")
             if reason.ids:
-                lines.append(f"    ids: {', '.join(map(str, reason.ids))}")
+                lines.append(f"    ids: {', '.join(map(clean, reason.ids))}")
             if reason.next:
-                lines.append(f"    next: {reason.next}")
+                lines.append(f"    next: {clean(reason.next)}")
         return "\n".join(lines)
 
     def raise_for_hold(self) -> RunResult:

@@ -45,6 +45,7 @@ def open_pack(
     outputs_from: Literal["prefix", "all"] = "prefix",
     extra_labels: Sequence[str] = (),
     not_outputs: Sequence[str] = (),
+    outputs_prefix: str = "out.",
 ) -> GoldenPack:
     """Map the files of a pack and check their columns; no tensor is read yet.
 
@@ -62,6 +63,7 @@ def open_pack(
             slices, `in.*` and `raw.*` is an output.
         extra_labels: further label columns, read by `labels(..., column=...)`.
         not_outputs: columns, there or not, that are no outputs though "all" are.
+        outputs_prefix: what stands for `out.` in the names of output columns.
 
     Raises:
         GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
@@ -75,6 +77,7 @@ def open_pack(
         outputs_from,
         tuple(extra_labels),
         tuple(not_outputs),
+        outputs_prefix,
     )
     sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
     found = [resolve(source, wanted) for source in sources]

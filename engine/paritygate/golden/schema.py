@@ -34,6 +34,7 @@ class Selection:
         outputs_from: "all": where no column has the prefix `out.`, every other column is one.
         extra_labels: further label columns.
         not_outputs: columns that are no outputs though "all" are.
+        outputs_prefix: what the names of output columns begin with.
     """
 
     id_column: str = "sample_id"
@@ -44,6 +45,7 @@ class Selection:
     outputs_from: Literal["prefix", "all"] = "prefix"
     extra_labels: tuple[str, ...] = ()
     not_outputs: tuple[str, ...] = ()
+    outputs_prefix: str = _OUTPUT
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def _is_default_label(wanted: Selection, column: str) -> bool:
 
 def _is_every_column(source: Source, wanted: Selection) -> bool:
     """Whether every column is an output that isn't something else."""
-    return wanted.outputs_from == "all" and not _prefixed(source, _OUTPUT)
+    return wanted.outputs_from == "all" and not _prefixed(source, wanted.outputs_prefix)
 
 
 def _named(wanted: Selection) -> set[str]:
@@ -237,7 +239,7 @@ def _skipped(source: Source, wanted: Selection, used: set[str]) -> tuple[str, ..
 
 
 def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, str]:
-    outputs = _prefixed(source, _OUTPUT)
+    outputs = _prefixed(source, wanted.outputs_prefix)
     if _is_every_column(source, wanted):
         taken = _named(wanted)
         outputs = {

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.drive import drive
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary
-from paritygate.runfolder import RunFolder, encode_summary
+from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.runners.environment import describe_environment
 from paritygate.tally.stage import StageTally, Tally
 
@@ -82,17 +82,20 @@ def execute(plan: Plan, options: Options) -> Outcome:
         callables=options.callables,
     )
     with ready.resources:
-        pending = _Pending(
-            digests=_in_background(ready.prepared.pack.file_digests),
-            environment=_in_background(describe_environment),
-        )
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
-            return _execute(ready, options, folder, pending, started)
+            outcome = run_prepared(ready, options, folder, started)
+            if folder is not None:
+                golden = [file.path for file in ready.prepared.pack.files]
+                folder.write(PLAN_FILE, saved_plan(ready.prepared.plan, golden))
+                folder.write("summary.json", encode_summary(outcome.summary))
+                outcome = replace(outcome, folder=folder.finish())
         except BaseException:
             if folder is not None:
                 folder.drop()
             raise
+    options.observer(Finished(outcome.judgement.verdict.value))
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -117,14 +120,25 @@ def _in_background(work: Callable[[], _T]) -> Future[_T]:
     return future
 
 
-def _execute(
-    ready: Preparation,
-    options: Options,
-    folder: RunFolder | None,
-    pending: _Pending,
-    started: float,
+def run_prepared(
+    ready: Preparation, options: Options, folder: RunFolder | None, started: float
 ) -> Outcome:
+    """Run what stands ready and judge it; its shards go to a folder, which isn't finished here.
+
+    Args:
+        ready: plan, pack, runners and stages.
+        options: how to run; `out` isn't looked at.
+        folder: for shards; None: none are written.
+        started: when the run began, by `time.perf_counter`.
+
+    Raises:
+        ParityError: it could not be judged.
+    """
     prepared = ready.prepared
+    pending = _Pending(
+        digests=_in_background(prepared.pack.file_digests),
+        environment=_in_background(describe_environment),
+    )
     partial = folder.partial if folder is not None else None
     options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
     startup_s = time.perf_counter() - started
@@ -151,12 +165,7 @@ def _execute(
         timing,
         options.stats,
     )
-    path = None
-    if folder is not None:
-        folder.write("summary.json", encode_summary(summary))
-        path = folder.finish()
-    options.observer(Finished(judgement.verdict.value))
-    return Outcome(judgement, summary, path, tally)
+    return Outcome(judgement, summary, None, tally)
 
 
 def _file_digests(pending: _Pending) -> tuple[str, ...]:

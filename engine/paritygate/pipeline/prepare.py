@@ -85,6 +85,7 @@ def prepare_plan(
     stats: Stats = "full",
     cuts: Sequence[int] = (),
     callables: Mapping[str, CallableRunner] | None = None,
+    rows: frozenset[int] | None = None,
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -95,6 +96,7 @@ def prepare_plan(
         stats: tier of the statistics, "gate" or "full".
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
         callables: runner name -> function object that stands in for the plan's runner.
+        rows: judge only these, in the blocks and batches that they are in; None: all.
 
     Raises:
         PlanError: the plan contradicts the pack or a model, or the limit is negative.
@@ -125,12 +127,15 @@ def prepare_plan(
             pack=pack,
             runners=active,
             stages=comparers,
-            samples=samples,
+            samples=samples if rows is None else len(rows),
             block_samples=size,
             contracts=contracts,
             label_columns=_label_columns(plan),
+            only=rows,
         )
         blocks = _cut(cuts) if cuts else cut_blocks(samples, size)
+        if rows is not None:
+            blocks = [b for b in blocks if not rows.isdisjoint(range(b.start, b.stop))]
         return Preparation(prepared, selected, blocks, failures, stack.pop_all())
     raise AssertionError("unreachable")
 

@@ -45,11 +45,13 @@ def build_summary(
             "operation": table.operation,
             "meta": table.meta,
             "canonical": plan.canonical(),
+            "folder": str(plan.folder.absolute()),
         },
         "golden": {
             "files": files,
             "digest": digest_of({f"{i:08d}": digest for i, digest in enumerate(digests)}),
             "samples": pack.samples,
+            "block_samples": ready.prepared.block_samples,
         },
         "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
         "runners": {

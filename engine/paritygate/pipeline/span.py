@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from paritygate.runners.base import Lease, Runner, RunnerSession
 from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
 
 Mask = npt.NDArray[np.bool_]
+Witness = Callable[[SampleRows, Mapping[str, Side], Mapping[str, StageResult]], None]
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Prepared:
         block_samples: samples in a block.
         contracts: input contracts that are checked per sample.
         label_columns: label columns that decisions ask for.
+        only: rows that are judged; the others of their blocks run beside them, so that the batches
+            are as ever. None: all.
+        witness: given each block's judged samples, the answers by runner and the results by stage;
+            called by the thread that ran them, and the answers last as long as the call.
     """
 
     plan: Plan
@@ -50,6 +55,8 @@ class Prepared:
     block_samples: int
     contracts: Sequence[InputContract] = ()
     label_columns: Sequence[str] = ()
+    only: frozenset[int] | None = None
+    witness: Witness | None = None
 
     def unused_inputs(self) -> list[str]:
         """Inputs of the pack that no runner takes; a runner that doesn't say takes all."""
@@ -225,21 +232,27 @@ class Lane:
     def run_block(self, read: BlockInput, hints: Hints) -> BlockResult:
         """Run every runner once over a block and compare every stage."""
         with ExitStack() as leases:
-            sides, seconds = {}, {}
+            sides: dict[str, Side] = {}
+            seconds = {}
             for name, runner in self._prepared.runners.items():
                 started = time.perf_counter()
                 sides[name] = self._run(runner, read, leases)
                 seconds[name] = time.perf_counter() - started
             started = time.perf_counter()
+            samples = read.samples
+            if self._prepared.only is not None:
+                samples, sides = _narrow(samples, sides, self._prepared.only)
             stages = {
                 s.stage.name: s.compare(
-                    read.samples,
+                    samples,
                     sides[s.stage.reference],
                     sides[s.stage.candidate],
                     hints.by_stage[s.stage.name],
                 )
                 for s in self._prepared.stages
             }
+            if self._prepared.witness is not None:
+                self._prepared.witness(samples, sides, stages)
             compare_s = time.perf_counter() - started
         return BlockResult(read.block, stages, read.rejected, read.read_s, seconds, compare_s)
 
@@ -326,6 +339,31 @@ class _Gather:
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
         return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
+
+
+def _narrow(
+    samples: SampleRows, sides: Mapping[str, Side], only: frozenset[int]
+) -> tuple[SampleRows, dict[str, Side]]:
+    """The samples of these rows; what can't be told of them is which batch they were in."""
+    at = np.flatnonzero([row in only for row in samples.ordinals.tolist()])
+    chosen = replace(
+        samples,
+        ordinals=samples.ordinals[at],
+        ids=samples.ids[at],
+        labels={name: values[at] for name, values in samples.labels.items()},
+        slices={name: (values, codes[at]) for name, (values, codes) in samples.slices.items()},
+        rejected=Hits(0, ()),
+    )
+    return chosen, {
+        name: replace(
+            side,
+            outputs={output: array[at] for output, array in side.outputs.items()},
+            answered=side.answered[at],
+            missing=side.missing[at],
+            batch_size=0,
+        )
+        for name, side in sides.items()
+    }
 
 
 def _touch(array: Array) -> None:

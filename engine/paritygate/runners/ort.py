@@ -16,6 +16,7 @@ from paritygate.admission.model import (
     identify_model,
     read_structure,
 )
+from paritygate.admission.precision import describe_precision
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError
 from paritygate.runners.base import (
@@ -77,7 +78,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     """
     options = cast(Options, spec.options)
     path = context.folder / options.model
-    identity, described = _admit(spec.name, path, context.check_models)
+    identity, described, precision = _admit(spec.name, path, context.check_models)
     loaded = load_session(spec.name, path, options)
     wiring = wire_model(spec.name, options, loaded, context)
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
@@ -91,13 +92,16 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     settings = _settings(options, loaded, wiring, size)
     text = canonical_json(["onnxruntime", identity.digest, settings])
     facts = {**_model_facts(options, identity, described), **settings, **loaded.facts}
+    facts["precision"] = precision
     facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
     facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
     runner.describe(hashlib.sha256(text).hexdigest(), facts)
     return runner
 
 
-def _admit(runner: str, path: Path, check: bool) -> tuple[ModelIdentity, ModelFacts]:
+def _admit(
+    runner: str, path: Path, check: bool
+) -> tuple[ModelIdentity, ModelFacts, dict[str, object]]:
     if not path.is_file():
         what = "isn't a file" if path.exists() else "no such file"
         raise RunnerLoadError(
@@ -108,6 +112,7 @@ def _admit(runner: str, path: Path, check: bool) -> tuple[ModelIdentity, ModelFa
         structure = read_structure(path)
         identity = identify_model(path, structure)
         described = describe_model(path, structure)
+        precision = describe_precision(structure)
         result = pending.result() if pending is not None else None
     except AdmissionError as e:
         raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from None
@@ -128,7 +133,7 @@ def _admit(runner: str, path: Path, check: bool) -> tuple[ModelIdentity, ModelFa
             f"runner {runner!r}: the model is malformed: {result.message}",
             code="admission.invalid_model",
         )
-    return identity, described
+    return identity, described, precision
 
 
 def _settings(

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, StrictStr, field_validator
+from pydantic import Field, StrictStr, field_validator, model_validator
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
@@ -31,6 +31,7 @@ from paritygate.runners.options import RunnerOptions, check_mapping
 
 _STEP = 65_536
 _TOLD = 10
+_PREFIX = "out."
 _ROW_FAULTS = ("golden.null_id", "golden.null_value", "golden.shape")
 
 
@@ -42,12 +43,15 @@ class Options(RunnerOptions):
         id: column of the sample ids in `path`; None: as in the golden pack.
         outputs: our name -> name in the recording, where they differ.
         outputs_from: "all": where no column is named `out.NAME`, every other column is an output.
+        outputs_prefix: what the names of output columns begin with; `ref.` and `cand.` are the two
+            sides of a failure shard. None: `out.`.
     """
 
     path: tuple[StrictStr, ...] | None = None
     id: StrictStr | None = None
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
+    outputs_prefix: Annotated[StrictStr, Field(min_length=1)] | None = None
 
     @field_validator("path", mode="before")
     @classmethod
@@ -59,6 +63,12 @@ class Options(RunnerOptions):
         if not is_text or not paths:
             raise ValueError("is a file, a glob or a list of them; or leave it out")
         return tuple(paths)
+
+    @model_validator(mode="after")
+    def _one_way_to_name_outputs(self) -> Options:
+        if self.outputs_prefix is not None and self.outputs_from == "all":
+            raise ValueError("outputs_prefix and outputs_from = 'all' exclude each other; keep one")
+        return self
 
     @field_validator("outputs")
     @classmethod
@@ -89,6 +99,7 @@ class RecordedRunner(Runner):
         path: object,
         findings: tuple[Finding, ...] = (),
         duplicates: IdCount | None = None,
+        prefix: str | None = None,
     ) -> None:
         outputs = {
             ours: TensorSpec(
@@ -112,6 +123,7 @@ class RecordedRunner(Runner):
         self._recording = recording
         self._fetches = dict(fetches)
         self._path = path
+        self._prefix = prefix
         self._extra: IdCount | None = None
 
     @property
@@ -128,6 +140,7 @@ class RecordedRunner(Runner):
         if not self._identity:
             digests = sorted(self._recording.file_digests())
             parts = ["recorded", digests, sorted(self._fetches.items())]
+            parts += [self._prefix] if self._prefix not in (None, _PREFIX) else []
             self._identity = hashlib.sha256(canonical_json(parts)).hexdigest()
         return self._identity
 
@@ -264,11 +277,12 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
             "none",
             is_plan_fault=True,
         )
-    if options.path is None:
+    if options.path is None and options.outputs_prefix is None:
         return RecordedRunner(
             spec.name, golden, golden, _fetches(spec.name, options, golden), "golden"
         )
-    recording = _open(spec.name, options, options.path, context)
+    files = options.path or tuple(str(file.path.absolute()) for file in golden.files)
+    recording = _open(spec.name, options, files, context)
     try:
         duplicates, findings = _scan(spec.name, golden, recording)
         fetches = _fetches(spec.name, options, recording)
@@ -276,7 +290,14 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
         recording.close()
         raise
     return RecordedRunner(
-        spec.name, golden, recording, fetches, list(options.path), findings, duplicates
+        spec.name,
+        golden,
+        recording,
+        fetches,
+        list(options.path) if options.path else "golden",
+        findings,
+        duplicates,
+        options.outputs_prefix,
     )
 
 
@@ -291,6 +312,7 @@ def _open(
             label_column=None,
             outputs_from=options.outputs_from,
             not_outputs=context.named_columns,
+            outputs_prefix=options.outputs_prefix or _PREFIX,
         )
     except GoldenError as e:
         raise _load_error(runner, e) from e
@@ -349,7 +371,7 @@ def _fetches(runner: str, options: Options, recording: GoldenPack) -> dict[str, 
         raise RunnerLoadError(
             runner,
             f"runner {runner!r}: {recording.files[0].path} has no recorded output; outputs are "
-            "columns named out.NAME",
+            f"columns named {options.outputs_prefix or _PREFIX}NAME",
             is_plan_fault=True,
         )
     ours_of = {theirs: ours for ours, theirs in options.outputs.items()}

@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
+from paritygate.core.text import clean, clean_lines
+
+__all__ = ["ABSENT", "bound", "clean", "clean_lines", "counted", "number", "seconds", "share"]
+
 ABSENT = "-"
 
 
@@ -55,20 +59,3 @@ def seconds(value: object) -> str:
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def clean(value: object) -> str:
-    """Write text of unknown origin on one line: line breaks and control characters escaped."""
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def clean_lines(text: str) -> str:
-    """Write a text of several lines of ours; other control characters escaped."""
-    return "\n".join(clean(line) for line in text.split("\n"))
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 
 import numpy as np
 
@@ -109,3 +110,66 @@ def count(ref, cand, nonfinite, truth=None) -> Count:
         found.labels["changed_to_wrong"] += r == t and c != t
         found.labels["changed_to_right"] += r != t and c == t
     return found
+
+
+def topk(row, k) -> list[int]:
+    """Indices of the k largest, by sorting the whole row; ties to the lowest index."""
+    if any(math.isnan(x) for x in row):
+        return [UNDEFINED] * k
+    return sorted(range(len(row)), key=lambda i: (-row[i], i))[:k]
+
+
+def topk_gaps(row, k, ranked) -> list[tuple[float, float, float]]:
+    """Neighbours in the order of the row whose exchange changes the decision, with their gap."""
+    ordered = [float(row[i]) for i in topk(row, len(row))]
+    places = range(k) if ranked else [k - 1]
+    pairs = [(ordered[p], ordered[p + 1]) for p in places if p + 1 < len(ordered)]
+    return [(0.0 if high == low else high - low, high, low) for high, low in pairs]
+
+
+def topk_margin(row, k, ranked) -> float:
+    if topk(row, k)[0] == UNDEFINED:
+        return math.nan
+    return min([gap for gap, _, _ in topk_gaps(row, k, ranked)], default=math.inf)
+
+
+def topk_at_risk(row, k, ranked, atol, rtol) -> bool:
+    if topk(row, k)[0] == UNDEFINED:
+        return False
+    return any(
+        gap == 0 or (gap < math.inf and gap <= allowed(high, atol, rtol) + allowed(low, atol, rtol))
+        for gap, high, low in topk_gaps(row, k, ranked)
+    )
+
+
+def topk_tied(row, k, ranked) -> bool:
+    """In the row's own numbers: integers beyond 2**53 aren't equal because a float would be."""
+    order = topk(row, len(row))
+    if order[0] == UNDEFINED:
+        return False
+    places = range(k) if ranked else [k - 1]
+    return any(row[order[p]] == row[order[p + 1]] for p in places if p + 1 < len(row))
+
+
+def topk_pairs(ref, cand, ranked) -> list[tuple[int, int]]:
+    """k pairs: place by place, or what stayed, and what left with what entered."""
+    if ranked or UNDEFINED in (ref[0], cand[0]):
+        return list(zip(ref, cand, strict=True))
+    left = [c for c in ref if c not in set(cand)]
+    entered = [c for c in cand if c not in set(ref)]
+    return [(c, c) for c in set(ref) & set(cand)] + list(zip(left, entered, strict=True))
+
+
+def softmax(row) -> list[Decimal]:
+    """To 60 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        terms = [Decimal(x).exp() for x in row]
+        total = sum(terms)
+        return [term / total for term in terms]
+
+
+def sigmoid(x) -> Decimal:
+    with localcontext() as context:
+        context.prec = 60
+        return 1 / (1 + Decimal(-x).exp())

@@ -452,7 +452,7 @@ def rule_of(**changes):
         (rule_of(bands=parse_bands(f"a < {2**53} <= b")), ("int64",) * 2, (), "not in"),
         (rule_of(bands=None, argmax=True), ("float32",) * 2, (), "class axis"),
         (rule_of(bands=None, argmax=True), ("float32",) * 2, (0,), "class axis"),
-        (rule_of(bands=None, argmax=True), ("float32",) * 2, (5, 3), "one for each position"),
+        (rule_of(bands=None, argmax=True), ("float32",) * 2, (5, 1), "at least two classes"),
         (rule_of(bands=None, argmax=True, axis=0), ("float32",) * 2, (3,), "axis is 0"),
         (rule_of(bands=None, argmax=True, labels=("a",)), ("float32",) * 2, (3,), "1 labels for 3"),
     ],

@@ -8,6 +8,7 @@ from tests.conformance import (
     rows_decisions,
     rows_doors,
     rows_exits,
+    rows_kinds,
     rows_live,
     rows_shapes,
     rows_structure,
@@ -127,6 +128,7 @@ ROWS: tuple[Case, ...] = (
     *rows_values.ROWS,
     *rows_structure.ROWS,
     *rows_decisions.ROWS,
+    *rows_kinds.ROWS,
     *rows_live.ROWS,
     *rows_doors.ROWS,
     *rows_exits.ROWS,
@@ -151,8 +153,6 @@ NOT_YET: dict[str, str] = {
     "dtypes are refused in this version; only `assert_parity` takes float16",
     "Outputs of variable shape, boxes and sequences": "shapes are fixed in this version; another "
     "shape is a hold",
-    "Top-k, equality and user-written decisions": "bands and argmax are the decisions of this "
-    "version",
     "A runner that crashes or hangs the whole process": "runners aren't isolated yet; what "
     "raises is a hold",
     "A runtime that switches the process to flush denormals": "the option that does so in ONNX "

@@ -123,6 +123,26 @@ def test_argmax_equals_the_oracle(case, atol, rtol):
     assert at_risk.tolist() == [naive.argmax_at_risk(row, atol, rtol) for row in plain]
 
 
+@settings(deadline=None, max_examples=200)
+@given(case=rows(), atol=tolerances[0], rtol=tolerances[1], data=st.data())
+def test_topk_equals_the_oracle(case, atol, rtol, data):
+    scores, width = case
+    n, k = scores.size // width, data.draw(st.integers(1, width))
+    ranked = data.draw(st.booleans())
+    best, tied = np.full(n * min(k + 1, width), 99), np.empty(n, np.bool_)
+    margins, at_risk = np.empty(n), np.empty(n, np.bool_)
+    kernels.topk_codes(scores, width, best, n)
+    kernels.topk_margins(scores, width, best, k, ranked, atol, rtol, margins, at_risk)
+    kernels.topk_ties(scores, width, best, k, ranked, tied)
+
+    plain = scores.reshape(n, width).tolist()
+    codes = best.reshape(n, -1)[:, :k].tolist() if n else []
+    assert codes == [naive.topk(row, k) for row in plain]
+    np.testing.assert_array_equal(margins, [naive.topk_margin(row, k, ranked) for row in plain])
+    assert at_risk.tolist() == [naive.topk_at_risk(row, k, ranked, atol, rtol) for row in plain]
+    assert tied.tolist() == [naive.topk_tied(row, k, ranked) for row in plain]
+
+
 def codes_of(scores, width):
     codes, tied = np.empty(scores.size // width, np.int64), np.empty(scores.size // width, np.bool_)
     kernels.argmax_codes(scores, width, codes, tied)
@@ -197,6 +217,9 @@ def test_no_fused_multiply_add(dtype):
         kernels.edge_sides: (scores, edges, np.zeros(6, np.int64)),
         kernels.argmax_codes: (scores, 1, codes, flags),
         kernels.argmax_margins: (scores, 1, codes, 0.1, 0.1, reals, flags),
+        kernels.topk_codes: (scores, 2, codes, 2),
+        kernels.topk_margins: (scores, 2, codes, 1, False, 0.1, 0.1, reals[:2], flags[:2]),
+        kernels.topk_ties: (scores, 2, codes, 1, False, flags[:2]),
     }
     for kernel, arguments in calls.items():
         # Compiled anew with the same options: code from the cache can't be inspected.

@@ -79,6 +79,8 @@ def plan_from_models(
     tolerances: Mapping[str, Mapping[str, Any]] | None = None,
     bands: Sequence[str] = (),
     argmax: Sequence[str] = (),
+    topk: Sequence[str] = (),
+    equal: Sequence[str] = (),
     name: str | None = None,
     batch_size: int | None = None,
     id: str = "sample_id",
@@ -95,6 +97,8 @@ def plan_from_models(
         tolerances: output -> `{atol, rtol, ...}` as in a plan.
         bands: rules `"OUTPUT: accept < 0.2 <= review"`; each makes a decision.
         argmax: outputs whose class is the index of the row's maximum.
+        topk: rules `"OUTPUT:K"`, the set of the K classes with the largest values of a row.
+        equal: outputs whose value is the decision itself.
         name: the plan's name.
         batch_size: the only approved batch size.
         id: id column of the pack.
@@ -118,17 +122,22 @@ def plan_from_models(
         plan["dims"] = {"batch": {"sizes": [batch_size]}}
     plan["runners"] = {"reference": _runner(ref), "candidate": _runner(cand)}
     plan["stages"] = [stage]
-    decisions = decision_tables(bands, argmax)
+    decisions = decision_tables(bands, argmax, topk, equal)
     if decisions:
         plan["decisions"] = decisions
     return plan
 
 
-def decision_tables(bands: Sequence[str], argmax: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Decision tables from `"OUTPUT: RULE"` strings and argmax outputs, named after the output.
+def decision_tables(
+    bands: Sequence[str],
+    argmax: Sequence[str],
+    topk: Sequence[str] = (),
+    equal: Sequence[str] = (),
+) -> dict[str, dict[str, Any]]:
+    """Decision tables from short rules, named after the output: see `plan_from_models`.
 
     Raises:
-        PlanError: a band rule without an output, or two rules for one output.
+        PlanError: a rule that isn't written so, or two rules for one output.
     """
     tables: dict[str, dict[str, Any]] = {}
     problems = []
@@ -141,6 +150,15 @@ def decision_tables(bands: Sequence[str], argmax: Sequence[str]) -> dict[str, di
         _add(tables, output.strip(), {"output": output.strip(), "bands": rule.strip()}, problems)
     for output in [argmax] if isinstance(argmax, str) else argmax:
         _add(tables, output, {"output": output, "argmax": True}, problems)
+    for text in [topk] if isinstance(topk, str) else topk:
+        output, colon, places = text.rpartition(":")
+        if not colon or not output.strip() or not places.strip().isdecimal():
+            problems.append(Problem("topk", f"write it as 'OUTPUT:5' (found {text!r})"))
+            continue
+        table = {"output": output.strip(), "topk": int(places)}
+        _add(tables, output.strip(), table, problems)
+    for output in [equal] if isinstance(equal, str) else equal:
+        _add(tables, output, {"output": output, "equal": True}, problems)
     if problems:
         raise PlanError(problems, "decisions")
     return tables

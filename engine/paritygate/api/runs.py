@@ -65,6 +65,8 @@ def compare(
     tolerances: Mapping[str, Mapping[str, Any]] | None = None,
     bands: Sequence[str] = (),
     argmax: Sequence[str] = (),
+    topk: Sequence[str] = (),
+    equal: Sequence[str] = (),
     id: str = "sample_id",
     is_self: bool = False,
     out: PathLike | None = "runs",
@@ -87,6 +89,8 @@ def compare(
         tolerances: output -> `{atol, rtol, ...}` as in a plan.
         bands: rules `"OUTPUT: accept < 0.2 <= review"`.
         argmax: outputs whose class is the index of the row's maximum.
+        topk: rules `"OUTPUT:K"`, the set of the K classes with the largest values of a row.
+        equal: outputs whose value is the decision itself.
         id: id column of both packs.
         is_self: both may be the same recording, as in a check of noise; no release of a model.
         out: parent of the run folder; None leaves no folder.
@@ -111,6 +115,8 @@ def compare(
         tolerances=tolerances,
         bands=bands,
         argmax=argmax,
+        topk=topk,
+        equal=equal,
         name="compare",
         id=id,
     )

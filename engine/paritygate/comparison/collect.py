@@ -87,7 +87,7 @@ class _Collecting:
             rejected=samples.rejected.samples,
             absent=int((self.judged.ref.missing | self.judged.cand.missing).sum()),
             missing=missing,
-            errors=errors,
+            errors=errors | self.judged.errors,
             rules=rules,
             layouts=self.judged.layouts,
             undeclared=self.judged.undeclared,
@@ -129,17 +129,10 @@ class _Collecting:
             self.judged.samples.ids[picked],
             self.judged.rules[picked],
             {
-                name: (
-                    self._labels(name, d.ref[picked]),
-                    self._labels(name, d.cand[picked]),
-                )
+                name: _told(d.tell(i) for i in picked.tolist())
                 for name, d in self.judged.decided.items()
             },
         )
-
-    def _labels(self, decision: str, codes: Ints) -> list[str]:
-        names = self.judged.comparer.names[decision]
-        return [names[c] if c >= 0 else "undefined" if c == -1 else "" for c in codes.tolist()]
 
     def _rows(self, ordinals: Iterable[int]) -> dict[int, KeptRow]:
         at = np.searchsorted(self.judged.samples.ordinals, np.array(sorted(ordinals), np.int64))
@@ -155,8 +148,7 @@ class _Collecting:
             **self._worst_values(i),
         }
         for name, d in self.judged.decided.items():
-            codes = np.array([d.ref[i], d.cand[i]])
-            ref, cand = self._labels(name, codes)
+            ref, cand = d.tell(i)
             values[f"decision.{name}.ref"] = ref
             values[f"decision.{name}.cand"] = cand
             values[f"decision.{name}.margin"] = float(d.margin[i])
@@ -238,6 +230,11 @@ class _Worst:
             excess = np.where(better, detail.worst_excess, excess)
             error = np.where(better, detail.worst_error, error)
         return _Worst(list(details), output, excess, error)
+
+
+def _told(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    both = list(pairs)
+    return [ref for ref, _ in both], [cand for _, cand in both]
 
 
 def _abs_error(ref: np.generic, cand: np.generic) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.decide.function import DecisionError
 from paritygate.comparison.decisions import DecisionComparer, DecisionDetail
 from paritygate.comparison.elements import SampleDetail
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
@@ -17,6 +18,7 @@ from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
+from paritygate.tally.stage import FirstError
 
 if TYPE_CHECKING:
     from paritygate.comparison.stage import StageComparer
@@ -39,6 +41,7 @@ class Judged:
         self.details: dict[str, SampleDetail] = {}
         self.tallies: dict[str, DecisionTally] = {}
         self.decided: dict[str, DecisionDetail] = {}
+        self.errors: dict[str, FirstError] = {}
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
         self.both: Mask = np.ones(n, np.bool_)
@@ -117,7 +120,13 @@ class Judged:
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             truth = self._truth(policy, decision)
-            tally, decided = decision.compare(ref, cand, ordinals, truth)
+            try:
+                tally, decided = decision.compare(ref, cand, ordinals, truth)
+            except DecisionError as e:
+                self._mark("decision.error", policy.name, self.both)
+                error = FirstError(int(ordinals[0]), str(e), len(ordinals))
+                self.errors[f"decision {policy.name}"] = error
+                continue
             if not self.is_whole:
                 decided = _spread_decided(decided, self.both)
             self.tallies[policy.name] = tally
@@ -155,15 +164,17 @@ def _spread_detail(detail: SampleDetail, both: Mask) -> SampleDetail:
 
 
 def _spread_decided(detail: DecisionDetail, both: Mask) -> DecisionDetail:
+    rows = np.cumsum(both) - 1
     return DecisionDetail(
         ref=_spread(detail.ref, both, -2),
         cand=_spread(detail.cand, both, -2),
         margin=_spread(detail.margin, both, np.nan),
         flipped=_spread(detail.flipped, both, False),
+        tell=lambda at: detail.tell(int(rows[at])) if both[at] else ("", ""),
     )
 
 
 def _spread(values: npt.NDArray[Scalar], both: Mask, fill: float) -> npt.NDArray[Scalar]:
-    spread = np.full(len(both), fill, values.dtype)
+    spread = np.full((len(both), *values.shape[1:]), fill, values.dtype)
     spread[both] = values
     return spread

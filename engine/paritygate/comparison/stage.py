@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paritygate.comparison.collect import collect
+from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
@@ -28,6 +29,7 @@ class StageComparer:
             for output in {r.output for r in plan.decisions}
         }
         self.names: dict[str, tuple[str, ...]] = {}
+        self.functions = _load_functions(plan)
 
     def tolerance(self, output: str, dtype: str) -> Tolerance | None:
         """The output's tolerance; None: the stage doesn't say how to judge it."""
@@ -90,10 +92,31 @@ class StageComparer:
         key = (rule.name, ref, cand, shape)
         if key not in self._decisions:
             try:
-                made = DecisionComparer(rule, tolerance, ref, cand, shape, self._stats)
+                made = DecisionComparer(
+                    rule, tolerance, ref, cand, shape, self._stats, self.functions.get(rule.name)
+                )
             except ValueError as e:
                 path = f"decisions.{rule.name}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None
             self._decisions[key] = made
-            self.names[rule.name] = made.names
+            self.names[rule.name] = max(self.names.get(rule.name, ()), made.names, key=len)
         return self._decisions[key]
+
+
+def _load_functions(plan: Plan) -> dict[str, Function]:
+    """The functions of the plan's decisions, by decision.
+
+    Raises:
+        PlanError: with every one that isn't there.
+    """
+    functions, problems = {}, []
+    for rule in plan.decisions:
+        if rule.python is None:
+            continue
+        try:
+            functions[rule.name] = load_function(rule, plan.folder)
+        except ValueError as e:
+            problems.append(Problem(f"decisions.{rule.name}.python", str(e)))
+    if problems:
+        raise PlanError(problems, plan.source)
+    return functions

@@ -17,11 +17,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from paritygate.core.bands import Bands, parse_bands
+from paritygate.core.decisions import make_rule
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.problems import did_you_mean
-from paritygate.core.tables import NAME, BatchDim, DecisionTable, PlanTable, describe_problems
+from paritygate.core.tables import NAME, BatchDim, PlanTable, describe_problems
 
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]
 
@@ -248,7 +248,7 @@ def _finish(
     for i, stage in enumerate(stages):
         for name in set(stage.ignore) & set(stage.tolerances):
             problems.append(Problem(f"stages[{i}].ignore", f"{name!r} also has a tolerance"))
-    decisions = tuple(_decision(name, d, folder, problems) for name, d in table.decisions.items())
+    decisions = tuple(make_rule(name, d, folder, problems) for name, d in table.decisions.items())
     for rule in decisions:
         if not any(stage.judges(rule.output) for stage in stages):
             problems.append(
@@ -284,29 +284,3 @@ def _with_batch_size(spec: Any, batch: BatchDim | None, problems: list[Problem])
             Problem(f"runners.{spec.name}.batch_size", f"{size} isn't approved by [dims] batch")
         )
     return spec
-
-
-def _decision(
-    name: str, table: DecisionTable, folder: Path, problems: list[Problem]
-) -> DecisionRule:
-    labels = table.labels
-    if isinstance(labels, str):
-        try:
-            labels = (folder / labels).read_text(encoding="utf-8").split("\n")
-            labels = [line.strip() for line in labels if line.strip()]
-        except (OSError, UnicodeDecodeError) as e:
-            problems.append(Problem(f"decisions.{name}.labels", f"can't be read: {e}"))
-            labels = None
-    if labels is not None and len(set(labels)) != len(labels):
-        problems.append(Problem(f"decisions.{name}.labels", "every class needs a name of its own"))
-    bands: Bands | None = parse_bands(table.bands) if table.bands else None
-    return DecisionRule(
-        name=name,
-        output=table.output,
-        bands=bands,
-        argmax=table.argmax,
-        axis=table.axis,
-        compare_as=table.compare_as,
-        labels=tuple(labels) if labels is not None else None,
-        label_column=table.label_column,
-    )

@@ -36,6 +36,9 @@ class Tolerance:
         return int(Fraction(repr(self.max_outlier_fraction)) * elements)
 
 
+Transform = Literal["softmax", "sigmoid"]
+
+
 @dataclass(frozen=True)
 class DecisionRule:
     """A downstream action derived from an output.
@@ -43,13 +46,21 @@ class DecisionRule:
     Attributes:
         name: the decision's name.
         output: output that it is derived from.
-        bands: band rule, for a score (one element a sample).
+        bands: band rule, for a score.
         argmax: whether the class is the index of the row's maximum.
-        axis: axis of the argmax, counted in the batched tensor; -1 only for now.
+        axis: class axis of argmax and top-k (and of softmax), counted with the sample axis as 0;
+            the other axes hold one decision each.
         compare_as: "output" (the reference output's dtype) or "float64"; None: not
             said, which is an error where the two sides differ in dtype.
         labels: names of the classes; None: their indices.
+        ref_labels, cand_labels: names of the classes where each side has an order of its own.
         label_column: pack column with the truth; None: the pack's label column, if it fits.
+        topk: how many classes with the largest values count; None: no such rule.
+        order: of top-k, whether their order counts ("ranked") or not ("set").
+        equal: whether the output's value is the decision itself.
+        elementwise: whether each element of a sample is a decision of its own.
+        python: `module:function` that maps the output to decisions.
+        transform: what the output goes through before, in float64.
     """
 
     name: str
@@ -60,3 +71,11 @@ class DecisionRule:
     compare_as: Literal["output", "float64"] | None = None
     labels: tuple[str, ...] | None = None
     label_column: str | None = None
+    topk: int | None = None
+    order: Literal["set", "ranked"] = "set"
+    equal: bool = False
+    elementwise: bool = False
+    python: str | None = None
+    transform: Transform | None = None
+    ref_labels: tuple[str, ...] | None = None
+    cand_labels: tuple[str, ...] | None = None

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from paritygate.core.bands import parse_bands
+from paritygate.core.decisions import check_decision
 from paritygate.core.errors import Problem
 from paritygate.core.policy import Tolerance
 from paritygate.core.problems import describe_error, join_path, merge_by_path
@@ -28,6 +29,7 @@ StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 # An integer beyond 2**53 stays one: as a float it would be another.
 Bound = StrictInt | StrictNumber
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class _Table(BaseModel):
@@ -99,9 +101,17 @@ class DecisionTable(_Table):
     output: StrictStr
     bands: StrictStr | None = None
     argmax: StrictBool = False
+    topk: Annotated[StrictInt, Field(ge=1)] | None = None
+    order: Literal["set", "ranked"] = "set"
+    equal: StrictBool = False
+    python: StrictStr | None = None
+    elementwise: StrictBool = False
     axis: StrictInt = -1
+    transform: Literal["softmax", "sigmoid"] | None = None
     compare_as: Literal["output", "float64"] | None = None
     labels: StrictStr | list[StrictStr] | None = None
+    ref_labels: StrictStr | list[StrictStr] | None = None
+    cand_labels: StrictStr | list[StrictStr] | None = None
     label_column: StrictStr | None = None
 
     @field_validator("bands")
@@ -111,14 +121,16 @@ class DecisionTable(_Table):
             parse_bands(value)
         return value
 
+    @field_validator("python")
+    @classmethod
+    def _module_and_function(cls, value: str | None) -> str | None:
+        if value is not None and not CALL.fullmatch(value):
+            raise ValueError("write it as 'module:function'")
+        return value
+
     @model_validator(mode="after")
     def _one_rule(self) -> DecisionTable:
-        if (self.bands is None) == (not self.argmax):
-            raise ValueError("give exactly one of bands = '...' and argmax = true")
-        if self.axis != -1:
-            raise ValueError("axis: only the last axis (-1) is judged")
-        if self.bands is not None and self.labels is not None:
-            raise ValueError("labels belong to argmax; bands have names of their own")
+        check_decision(self)
         return self
 
 

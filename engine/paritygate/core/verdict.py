@@ -33,6 +33,7 @@ SAMPLE_RULES = {
     "runner.error": 256,
     "sample.missing": 512,
     "output.missing": 1024,
+    "decision.error": 2048,
 }
 
 

@@ -168,6 +168,7 @@ _ORDER = (
     "nonfinite.reference",
     "tolerance.hard_cap",
     "tolerance.exceeded",
+    "decision.error",
     "decision.flip",
 )
 

@@ -10,6 +10,7 @@ from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.extremes import Extreme
 from paritygate.tally.output import OutputTally
+from paritygate.tally.pairs import Code
 from paritygate.tally.stage import Hits, StageTally
 
 NEXT: Mapping[str, str] = {
@@ -24,6 +25,7 @@ NEXT: Mapping[str, str] = {
     "nonfinite.reference": "the reference isn't finite; nonfinite = 'match' accepts equal ones",
     "tolerance.hard_cap": "an outlier beyond max_abs; compare this sample's activations",
     "tolerance.exceeded": "look at dtype casts, opset, evaluation mode and layout of the export",
+    "decision.error": "mend the function of the decision; it is given one side's output of a block",
     "decision.flip": "look at the flipped samples in the shard; a flip has a budget, no tolerance",
 }
 
@@ -34,7 +36,7 @@ def for_rule(
     """The reason for a rule that caught samples."""
     hits = tally.rules[(rule, subject)]
     message = _message(facts, stage, tally, rule, subject, hits)
-    is_decision = rule == "decision.flip"
+    is_decision = rule in ("decision.flip", "decision.error")
     return Reason(
         code=rule,
         message=message,
@@ -47,9 +49,12 @@ def for_rule(
     )
 
 
+_OF_A_SIDE = ("sample.missing", "runner.error", "sample.rejected")
+
+
 def _output_of(rule: str, subject: str) -> str | None:
     """The output that a rule is about: the subject, but for rules about a side or a decision."""
-    if rule in ("decision.flip", "sample.missing", "runner.error", "sample.rejected"):
+    if rule.startswith("decision.") or rule in _OF_A_SIDE:
         return None
     return subject.partition(":")[2] if rule == "output.missing" else subject
 
@@ -72,6 +77,9 @@ def _message(
     of = f"{hits.samples} of {tally.compared} samples"
     if rule == "decision.flip":
         return _flip(facts, stage, tally.decisions[subject], subject)
+    if rule == "decision.error":
+        error = tally.errors.get(f"decision {subject}")
+        return f"{subject!r} could not be decided for {of}; first: {error.text if error else ''}"
     if rule in ("tolerance.exceeded", "tolerance.hard_cap"):
         return _tolerance(facts, stage, tally, rule, subject, of)
     if rule.startswith("nonfinite."):
@@ -103,26 +111,37 @@ def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:
     return f"output {output!r}: {told}; {of} can't be compared"
 
 
+def _code_order(code: Code) -> tuple[bool, int | str]:
+    return isinstance(code, str), code
+
+
 def _flip(facts: RunFacts, stage: StageFacts, tally: DecisionTally, name: str) -> str:
     budget = stage.stage.flips.get(name, 0)
     names = stage.decision_names.get(name, ())
 
-    def label(code: int) -> str:
+    def label(code: Code) -> str:
+        if isinstance(code, str):
+            return code if code.isprintable() else repr(code)
         return names[code] if 0 <= code < len(names) else "undefined"
 
     changes = sorted(
         ((n, ref, cand) for (ref, cand), n in tally.matrix.items() if ref != cand),
-        key=lambda change: (-change[0], change[1:]),
+        key=lambda change: (-change[0], *map(_code_order, change[1:])),
     )
     listed = ", ".join(f"{label(ref)} -> {label(cand)} {n}x" for n, ref, cand in changes[:4])
     more = f" and {len(changes) - 4} other changes" if len(changes) > 4 else ""
     text = f"{tally.flips} of {tally.samples} samples changed {name!r}"
+    if tally.is_positioned:
+        text += f" in {tally.position_flips} of {tally.positions} places"
     text += f" ({listed}{more})" if listed else " (undefined on both sides)"
     text += f"; {budget} allowed"
     widest = tally.flip_margin_max
     if widest is not None:
         where = facts.locate(widest.ordinal)
-        text += f"; widest at id {where}, margin {_number(widest.margin)} on the reference side"
+        place = f", place {widest.position}" if widest.position >= 0 else ""
+        text += (
+            f"; widest at id {where}{place}, margin {_number(widest.margin)} on the reference side"
+        )
     return text
 
 

@@ -1,4 +1,4 @@
-"""Decisions of one side: bands and argmax, with margins and at-risk samples.
+"""Decisions of one side: bands, argmax and top-k, with margins and at-risk samples.
 
 Scores are read-only 1-D C views of any float, integer or (as uint8) bool dtype. A code is the
 index of a band or class, `UNDEFINED` where a NaN takes part. Margins are absolute, in float64.
@@ -163,3 +163,119 @@ def argmax_margins(
         bound = allowed(top, atol, rtol) + allowed(second, atol, rtol)
         margins[i] = margin
         at_risk[i] = margin == 0.0 or (margin < np.inf and margin <= bound)
+
+
+@jit
+def topk_codes(scores: Scores, width: int, best: Ints, rows: int) -> None:
+    """Find the first places of each row, largest score first, the lowest index of a tie first.
+
+    Args:
+        scores: `(rows * width,)`, row after row, compared in their own dtype.
+        width: classes in a row, >= 1.
+        best: `(rows * m,)` written, 1 <= m <= width; `UNDEFINED` in all of a row with any NaN.
+        rows: how many.
+    """
+    if rows == 0:
+        return
+    m = best.size // rows
+    for i in range(rows):
+        row = i * width
+        base = i * m
+        filled = 0
+        undefined = False
+        for j in range(width):
+            score = scores[row + j]
+            if score != score:
+                undefined = True
+                break
+            if filled == m and not score > scores[row + best[base + m - 1]]:
+                continue
+            place = filled if filled < m else m - 1
+            while place > 0 and score > scores[row + best[base + place - 1]]:
+                best[base + place] = best[base + place - 1]
+                place -= 1
+            best[base + place] = j
+            if filled < m:
+                filled += 1
+        if undefined:
+            for j in range(m):
+                best[base + j] = UNDEFINED
+
+
+@jit
+def topk_margins(
+    ref: Scores,
+    width: int,
+    best: Ints,
+    k: int,
+    ranked: bool,
+    atol: float,
+    rtol: float,
+    margins: Floats,
+    at_risk: Flags,
+) -> None:
+    """Measure how close each row's first k places are to being others, and what tolerance spans.
+
+    Args:
+        ref: `(n * width,)`, row after row.
+        width: classes in a row.
+        best: `(n * m,)` as `topk_codes` wrote them, m = min(k + 1, width).
+        k: places that count.
+        ranked: whether their order counts: then every gap between neighbours down to the first
+            place that doesn't count, else only that last gap.
+        atol: absolute tolerance.
+        rtol: tolerance relative to |ref|.
+        margins: `(n,)` written; the smallest gap, NaN where undefined, inf where there is none.
+        at_risk: `(n,)` written: a tie, or a finite gap that is at most the sum of the errors
+            allowed for the two scores.
+    """
+    n = margins.size
+    if n == 0:
+        return
+    m = best.size // n
+    first = 0 if ranked else k - 1
+    for i in range(n):
+        row = i * width
+        base = i * m
+        at_risk[i] = False
+        if best[base] == UNDEFINED:
+            margins[i] = np.nan
+            continue
+        margins[i] = np.inf
+        for j in range(first, min(k, m - 1)):
+            high = np.float64(ref[row + best[base + j]])
+            low = np.float64(ref[row + best[base + j + 1]])
+            gap = 0.0 if high == low else high - low
+            bound = allowed(high, atol, rtol) + allowed(low, atol, rtol)
+            if gap < margins[i]:
+                margins[i] = gap
+            if gap == 0.0 or (gap < np.inf and gap <= bound):
+                at_risk[i] = True
+
+
+@jit
+def topk_ties(scores: Scores, width: int, best: Ints, k: int, ranked: bool, tied: Flags) -> None:
+    """Find the rows where a tie, in the scores' own dtype, decides about the first k places.
+
+    Args:
+        scores: `(n * width,)`, row after row.
+        width: classes in a row.
+        best: `(n * m,)` as `topk_codes` wrote them, m = min(k + 1, width).
+        k: places that count.
+        ranked: whether a tie among them counts too, or only one with the first that doesn't.
+        tied: `(n,)` written; false where undefined.
+    """
+    n = tied.size
+    if n == 0:
+        return
+    m = best.size // n
+    first = 0 if ranked else k - 1
+    for i in range(n):
+        row = i * width
+        base = i * m
+        tied[i] = False
+        if best[base] == UNDEFINED:
+            continue
+        for j in range(first, min(k, m - 1)):
+            if scores[row + best[base + j]] == scores[row + best[base + j + 1]]:
+                tied[i] = True

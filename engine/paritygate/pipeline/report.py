@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from paritygate.comparison.stage import StageComparer
 from paritygate.core.digest import digest_of
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
@@ -99,6 +100,7 @@ def _stage(
             name: {
                 "budget": stage.flips.get(name, 0),
                 **_with_id(ready, t.figures(names[name], _max_error(ready, found, name))),
+                **_function_of(comparer, name),
             }
             for name, t in found.decisions.items()
         },
@@ -152,6 +154,12 @@ def _output(ready: Preparation, stage: Stage, name: str, tally: OutputTally) -> 
     if tolerance is not None:
         figures["tolerance"] = {k: v for k, v in asdict(tolerance).items() if v is not None}
     return figures
+
+
+def _function_of(comparer: StageComparer | None, decision: str) -> dict[str, Any]:
+    """What is recorded of the function that decides, where one does."""
+    function = comparer.functions.get(decision) if comparer is not None else None
+    return {} if function is None else {"function": dict(function.facts)}
 
 
 def _slice(tally: SliceTally) -> dict[str, Any]:

@@ -7,24 +7,18 @@ itself (`os._exit`, a crash in native code) ends the gate without a verdict.
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
 import inspect
-import re
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, cast
 
 import numpy as np
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
-from paritygate.core.errors import RunnerError, RunnerLoadError
-from paritygate.core.problems import did_you_mean
+from paritygate.core.errors import RunnerError
+from paritygate.core.tables import CALL
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
@@ -38,14 +32,15 @@ from paritygate.runners.base import (
 )
 from paritygate.runners.layout import Layout
 from paritygate.runners.options import RunnerOptions
-from paritygate.runners.python_identity import PLAN_MODULE, digest_of_module, identify_function
+from paritygate.runners.python_identity import digest_of_module, identify_function
+from paritygate.runners.python_import import (
+    ONE_AT_A_TIME,
+    find_function,
+    is_interrupt,
+    tell_error,
+)
 
 Function = Callable[[dict[str, Array]], object]
-_CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_IMPORTING = threading.RLock()
-# Two functions may share state, such as that of their module.
-_ONE_AT_A_TIME = threading.Lock()
-_TEXT_LIMIT = 600
 
 
 class Options(RunnerOptions):
@@ -73,7 +68,7 @@ class Options(RunnerOptions):
     @field_validator("call")
     @classmethod
     def _module_and_function(cls, value: str) -> str:
-        if not _CALL.fullmatch(value):
+        if not CALL.fullmatch(value):
             raise ValueError("write it as 'module:function'")
         return value
 
@@ -108,7 +103,7 @@ class PythonRunner(Runner):
         self.output_names = tuple(outputs)
         self.constants = dict(constants or {})
         self.layout = layout or Layout()
-        self.lock: Any = nullcontext() if limits.thread_safe else _ONE_AT_A_TIME
+        self.lock: Any = nullcontext() if limits.thread_safe else ONE_AT_A_TIME
 
     @classmethod
     def from_callable(
@@ -170,9 +165,9 @@ class _PythonSession(RunnerSession):
         except RunnerError:
             raise
         except BaseException as e:  # whatever a user's function raises
-            if _is_interrupt(e):
+            if is_interrupt(e):
                 raise
-            raise RunnerError(f"{where}: {_told(e)}") from None
+            raise RunnerError(f"{where}: {tell_error(e)}") from None
         return Lease(outputs)
 
 
@@ -183,37 +178,19 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
         RunnerLoadError: no such module or function (faults of the plan), or the import raised.
     """
     options = cast(Options, spec.options)
-    module_name, _, attribute = options.call.partition(":")
-    module = _import(spec.name, module_name, context.folder)
-    function: Any = module
-    for part in attribute.split("."):
-        if not _has(spec.name, function, part):
-            known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-            raise RunnerLoadError(
-                spec.name,
-                f"runners.{spec.name}.call: {module_name!r} ({module.__file__}) has no "
-                f"{attribute!r}{did_you_mean(attribute, known)}",
-                is_plan_fault=True,
-            )
-        function = getattr(function, part)
-    if not callable(function):
-        raise RunnerLoadError(
-            spec.name,
-            f"runners.{spec.name}.call: {options.call!r} is a {type(function).__name__}, "
-            "not a function",
-            is_plan_fault=True,
-        )
+    where = f"runners.{spec.name}.call"
+    found = find_function(spec.name, where, options.call, context.folder)
     size = options.batch_size or DEFAULT_BATCH_SIZE
     facts: dict[str, object] = {
         "call": options.call,
-        "source_sha256": digest_of_module(module),
+        "source_sha256": digest_of_module(found.module),
         "batch_size": size,
         "outputs_named": list(options.outputs),
     }
-    unique = [*identify_function(module, attribute, function), size]
+    unique = [*identify_function(found.module, found.attribute, found.function), size]
     return PythonRunner(
         spec.name,
-        function,
+        found.function,
         Limits((size,), options.thread_safe),
         hashlib.sha256(canonical_json(["python", unique])).hexdigest(),
         facts,
@@ -260,108 +237,6 @@ def _private(array: Array) -> Array:
     own: Array = np.array(array, order="C", copy=True)
     own.flags.writeable = False
     return own
-
-
-def _has(runner: str, owner: object, name: str) -> bool:
-    """Whether there is an attribute; a module may have a `__getattr__` of its own."""
-    try:
-        return hasattr(owner, name)
-    except BaseException as e:
-        if _is_interrupt(e):
-            raise
-        raise RunnerLoadError(runner, f"runners.{runner}.call: {name!r}: {_told(e)}") from None
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    """Whether it is the user's own: Python hands signals to the main thread alone."""
-    is_main = threading.current_thread() is threading.main_thread()
-    return isinstance(error, KeyboardInterrupt) and is_main
-
-
-def _told(error: BaseException) -> str:
-    """What was raised, and where; `SystemExit: 0` for `sys.exit(0)`."""
-    try:
-        text = " ".join(str(error).split())[:_TEXT_LIMIT]
-    except Exception:  # an error whose own text fails
-        text = ""
-    return f"{type(error).__name__}{': ' if text else ''}{text}{_line_of(error)}"
-
-
-def _line_of(error: BaseException) -> str:
-    """Where a user's function raised, as file name and line."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or trace.tb_frame.f_code.co_filename == __file__:
-        return ""
-    return f" ({Path(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno})"
-
-
-def _import(runner: str, name: str, folder: Path) -> ModuleType:
-    file = folder.joinpath(*name.split("."))
-    single = file.with_suffix(".py") if "." not in name else None
-    where = f"runners.{runner}.call"
-    try:
-        with _IMPORTING, _first_in_path(folder):
-            if single is not None and single.is_file():
-                return _import_file(name, single)
-            module = importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        if e.name is not None and (name == e.name or name.startswith(e.name + ".")):
-            raise RunnerLoadError(
-                runner,
-                f"{where}: no module {e.name!r}, neither in {folder} nor installed",
-                is_plan_fault=True,
-            ) from None
-        raise RunnerLoadError(runner, f"{where}: importing {name!r}: {e}") from None
-    except BaseException as e:  # whatever a user's module raises
-        if _is_interrupt(e):
-            raise
-        raise RunnerLoadError(runner, f"{where}: importing {name!r}: {_told(e)}") from None
-    _check_origin(runner, where, module, file)
-    return module
-
-
-def _import_file(name: str, file: Path) -> ModuleType:
-    """Import a file of the plan's folder under a name that no other plan's module has."""
-    digest = hashlib.sha256(f"{file.resolve()}\0{sha256_file(file, cache=False)}".encode())
-    unique = f"{PLAN_MODULE}{digest.hexdigest()[:16]}_{name}"
-    if unique in sys.modules:
-        return sys.modules[unique]
-    spec = importlib.util.spec_from_file_location(unique, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{file} can't be imported")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[unique] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[unique]
-        raise
-    return module
-
-
-@contextmanager
-def _first_in_path(folder: Path) -> Iterator[None]:
-    entry = str(folder.resolve())
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)
-
-
-def _check_origin(runner: str, where: str, module: ModuleType, file: Path) -> None:
-    """A package of the plan's folder must not be one that another plan loaded before."""
-    in_folder = [f for f in (file.with_suffix(".py"), file / "__init__.py") if f.is_file()]
-    loaded = getattr(module, "__file__", None)
-    if in_folder and loaded and Path(loaded).resolve() != in_folder[0].resolve():
-        raise RunnerLoadError(
-            runner,
-            f"{where}: {module.__name__!r} is already loaded from {loaded}, not from "
-            f"{in_folder[0]}; rename one of them",
-            is_plan_fault=True,
-        )
 
 
 def _source_facts(function: Function) -> dict[str, object]:

@@ -2,103 +2,64 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from paritygate.tally.histogram import Histogram
+from paritygate.tally.pairs import Code, Pair, bound_pairs, merge_pairs, pair_order
+from paritygate.tally.records import EdgeSides, LabelTally, MarginAt, fields_of
 
 UNDEFINED = -1
 UNDEFINED_NAME = "undefined"
 
-Codes = tuple[int, int]
+Kind = Literal["bands", "argmax", "topk", "equal", "python"]
+# Kinds whose decisions are values: no margin, and pairs are counted by text.
+FREE = ("equal", "python")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class MarginAt:
-    """A margin and the ordinal of its sample; of equal margins the lowest ordinal counts."""
-
-    margin: float
-    ordinal: int
-
-    def smaller(self, other: MarginAt) -> MarginAt:
-        """Return the one with the smaller margin."""
-        return min(self, other, key=lambda at: (at.margin, at.ordinal))
-
-    def larger(self, other: MarginAt) -> MarginAt:
-        """Return the one with the larger margin."""
-        return min(self, other, key=lambda at: (-at.margin, at.ordinal))
-
-
-@dataclass(frozen=True)
-class EdgeSides:
-    """Reference scores below, exactly on and above one edge of a band rule."""
-
-    below: int = 0
-    on: int = 0
-    above: int = 0
-
-    def merge(self, other: EdgeSides) -> EdgeSides:
-        """Add both."""
-        return _add_fields(self, other)
-
-
-@dataclass(frozen=True)
-class LabelTally:
-    """Decisions against the truth.
-
-    Attributes:
-        labelled: samples whose label is a name or index of the decision.
-        unknown: samples with any other label; in none of the counts below.
-        correct_ref, correct_cand: samples that a side decides as labelled.
-        changed_to_wrong: right on the reference, wrong on the candidate.
-        changed_to_right: wrong on the reference, right on the candidate.
-    """
-
-    labelled: int = 0
-    unknown: int = 0
-    correct_ref: int = 0
-    correct_cand: int = 0
-    changed_to_wrong: int = 0
-    changed_to_right: int = 0
-
-    def merge(self, other: LabelTally) -> LabelTally:
-        """Add both."""
-        return _add_fields(self, other)
 
 
 @dataclass(frozen=True)
 class DecisionTally:
     """One decision over some blocks. A code is an index of a band or class, -1 for undefined.
 
+    Where a sample has several decisions, one a position, `samples` and `flips` count samples and
+    everything else counts positions.
+
     Attributes:
-        kind: "bands" or "argmax".
+        kind: how it is derived.
         tier: "full" also carries the histogram of all margins.
         samples: samples decided.
         flips: samples whose decisions differ under the policy.
-        matrix: (ref code, cand code) -> samples, sparse.
-        tied_ref, tied_cand: argmax rows where several classes share the maximum.
-        at_risk: samples whose margin is within the error that the tolerance allows.
-        depends_on_compare_as: samples decided otherwise under the other `compare_as`.
-        margins: margins of all samples with a defined reference decision; None in tier "gate".
+        matrix: (ref, cand) -> count, sparse: codes, or texts where decisions are free values; of
+            top-k each of the k places is one pair.
+        tied_ref, tied_cand: rows in which a tie decides.
+        at_risk: those whose margin is within the error that the tolerance allows; None where that
+            can't be told.
+        depends_on_compare_as: those decided otherwise under the other `compare_as`; None likewise.
+        margins: margins of all with a defined reference decision; None in tier "gate".
         margin_min: smallest of them.
         flip_margins: margins of the flipped ones among them.
         flip_margin_min, flip_margin_max: smallest and largest of those.
         edges: for each edge of a band rule the sides on which the reference scores lie.
         labels: against the truth; None without labels.
+        places: pairs that a decision gives: k for top-k, else 1.
+        is_positioned: whether a sample has a decision a position.
+        transform: what the output went through first; "" for nothing.
+        positions: decisions made; as many as samples where a sample has one.
+        position_flips: how many of them differ.
+        other_pairs: pairs beyond those in the matrix, which is bounded for free values.
     """
 
-    kind: Literal["bands", "argmax"]
+    kind: Kind
     tier: Literal["gate", "full"]
     samples: int = 0
     flips: int = 0
-    matrix: Mapping[Codes, int] = field(default_factory=dict)
+    matrix: Mapping[Pair, int] = field(default_factory=dict)
     tied_ref: int = 0
     tied_cand: int = 0
-    at_risk: int = 0
-    depends_on_compare_as: int = 0
+    at_risk: int | None = 0
+    depends_on_compare_as: int | None = 0
     margins: Histogram | None = None
     margin_min: MarginAt | None = None
     flip_margins: Histogram = field(default_factory=Histogram)
@@ -106,16 +67,22 @@ class DecisionTally:
     flip_margin_max: MarginAt | None = None
     edges: tuple[EdgeSides, ...] = ()
     labels: LabelTally | None = None
+    places: int = 1
+    is_positioned: bool = False
+    transform: str = ""
+    positions: int = 0
+    position_flips: int = 0
+    other_pairs: int = 0
 
     @property
     def undefined_ref(self) -> int:
-        """Samples without a defined decision of the reference."""
-        return sum(n for (ref, _), n in self.matrix.items() if ref == UNDEFINED)
+        """Decisions of the reference that aren't defined."""
+        return sum(n for (ref, _), n in self.matrix.items() if ref == UNDEFINED) // self.places
 
     @property
     def undefined_cand(self) -> int:
-        """Samples without a defined decision of the candidate."""
-        return sum(n for (_, cand), n in self.matrix.items() if cand == UNDEFINED)
+        """Decisions of the candidate that aren't defined."""
+        return sum(n for (_, cand), n in self.matrix.items() if cand == UNDEFINED) // self.places
 
     def merge(self, other: DecisionTally) -> DecisionTally:
         """Put two disjoint sets of samples together.
@@ -126,16 +93,23 @@ class DecisionTally:
         ours, theirs = self._header, other._header
         if ours != theirs:
             raise ValueError(f"tallies of different decisions don't merge: {ours} and {theirs}")
+        matrix = merge_pairs(self.matrix, other.matrix)
+        beyond = self.other_pairs + other.other_pairs
+        if self.kind in FREE:
+            matrix, dropped = bound_pairs(matrix)
+            beyond += dropped
         return DecisionTally(
             kind=self.kind,
             tier=self.tier,
             samples=self.samples + other.samples,
             flips=self.flips + other.flips,
-            matrix=dict(Counter(self.matrix) + Counter(other.matrix)),
+            matrix=matrix,
             tied_ref=self.tied_ref + other.tied_ref,
             tied_cand=self.tied_cand + other.tied_cand,
-            at_risk=self.at_risk + other.at_risk,
-            depends_on_compare_as=self.depends_on_compare_as + other.depends_on_compare_as,
+            at_risk=_either(int.__add__, self.at_risk, other.at_risk),
+            depends_on_compare_as=_either(
+                int.__add__, self.depends_on_compare_as, other.depends_on_compare_as
+            ),
             margins=_either(Histogram.merge, self.margins, other.margins),
             margin_min=_either(MarginAt.smaller, self.margin_min, other.margin_min),
             flip_margins=self.flip_margins.merge(other.flip_margins),
@@ -143,11 +117,24 @@ class DecisionTally:
             flip_margin_max=_either(MarginAt.larger, self.flip_margin_max, other.flip_margin_max),
             edges=tuple(a.merge(b) for a, b in zip(self.edges, other.edges, strict=True)),
             labels=_either(LabelTally.merge, self.labels, other.labels),
+            places=self.places,
+            is_positioned=self.is_positioned,
+            transform=self.transform,
+            positions=self.positions + other.positions,
+            position_flips=self.position_flips + other.position_flips,
+            other_pairs=beyond,
         )
 
     @property
-    def _header(self) -> tuple[str, str, int]:
-        return self.kind, self.tier, len(self.edges)
+    def _header(self) -> tuple[object, ...]:
+        return (
+            self.kind,
+            self.tier,
+            len(self.edges),
+            self.places,
+            self.is_positioned,
+            self.transform,
+        )
 
     def figures(self, names: Sequence[str], max_error: float | None) -> dict[str, Any]:
         """Compute what the summary prints.
@@ -162,16 +149,21 @@ class DecisionTally:
             reason stands under `not_computed`.
         """
         observed, reason = self._at_risk_observed(max_error)
-        is_argmax = self.kind == "argmax"
-        return {
+        missing = {} if reason is None else {"at_risk_observed": reason}
+        if self.at_risk is None:
+            missing["at_risk"] = self._no_risk()
+        if self.depends_on_compare_as is None:
+            missing["depends_on_compare_as"] = "the function is called once a side"
+        figures = {
+            "kind": self.kind,
             "samples": self.samples,
             "flips": self.flips,
             "agreement": (self.samples - self.flips) / self.samples if self.samples else None,
             "flip_rate_upper_95": flip_rate_upper(self.flips, self.samples),
             "undefined": {"ref": self.undefined_ref, "cand": self.undefined_cand},
             "matrix": self._named_matrix(names),
-            "tied": {"ref": self.tied_ref, "cand": self.tied_cand} if is_argmax else None,
-            "edges": None if is_argmax else self._named_edges(names),
+            "tied": self._tied(),
+            "edges": self._named_edges(names) if self.kind == "bands" else None,
             "margin_min": _margin_figure(self.margin_min),
             "flip_margin": {
                 "min": _margin_figure(self.flip_margin_min),
@@ -181,11 +173,33 @@ class DecisionTally:
             "at_risk": self.at_risk,
             "at_risk_observed": observed,
             "depends_on_compare_as": self.depends_on_compare_as,
-            "labels": None if self.labels is None else _fields(self.labels),
-            "not_computed": {} if reason is None else {"at_risk_observed": reason},
+            "labels": None if self.labels is None else fields_of(self.labels),
+            "not_computed": missing,
         }
+        return figures | self._more_figures()
+
+    def _tied(self) -> dict[str, int] | None:
+        ranks = self.kind in ("argmax", "topk")
+        return {"ref": self.tied_ref, "cand": self.tied_cand} if ranks else None
+
+    def _more_figures(self) -> dict[str, Any]:
+        more: dict[str, Any] = {}
+        if self.is_positioned:
+            more |= {"positions": self.positions, "flipped_positions": self.position_flips}
+        if self.transform:
+            more["transform"] = self.transform
+        if self.kind in FREE:
+            more["pairs_not_listed"] = self.other_pairs
+        return more
+
+    def _no_risk(self) -> str:
+        if self.kind in FREE:
+            return "such a decision has no margin"
+        return f"the tolerance is of the output before {self.transform}"
 
     def _at_risk_observed(self, max_error: float | None) -> tuple[int | None, str | None]:
+        if self.at_risk is None:
+            return None, self._no_risk()
         if self.margins is None:
             return None, "the histogram of margins belongs to the tier full"
         if max_error is None:
@@ -200,26 +214,31 @@ class DecisionTally:
 
     def _named_matrix(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
         named: dict[str, dict[str, int]] = {}
-        for (ref, cand), n in sorted(self.matrix.items()):
+        for (ref, cand), n in self._sorted_matrix():
             named.setdefault(_name(names, ref), {})[_name(names, cand)] = n
         return named
 
+    def _sorted_matrix(self) -> list[tuple[Pair, int]]:
+        if self.kind in FREE:
+            return sorted(self.matrix.items(), key=lambda item: pair_order(item[0]))
+        return sorted(self.matrix.items(), key=lambda item: _numbers(item[0]))
+
     def _named_edges(self, names: Sequence[str]) -> list[dict[str, Any]]:
         between = zip(names, names[1:], self.edges, strict=False)
-        return [{"between": [low, high], **_fields(sides)} for low, high, sides in between]
+        return [{"between": [low, high], **fields_of(sides)} for low, high, sides in between]
 
     def to_json(self) -> dict[str, Any]:
         """Write JSON types only; equal tallies give equal JSON."""
         return {
             **{name: getattr(self, name) for name in _PLAIN},
-            "matrix": [[*codes, n] for codes, n in sorted(self.matrix.items())],
+            "matrix": [[*codes, n] for codes, n in self._sorted_matrix()],
             "margins": None if self.margins is None else self.margins.to_json(),
             "flip_margins": self.flip_margins.to_json(),
             "margin_min": _write_margin(self.margin_min),
             "flip_margin_min": _write_margin(self.flip_margin_min),
             "flip_margin_max": _write_margin(self.flip_margin_max),
-            "edges": [list(_fields(sides).values()) for sides in self.edges],
-            "labels": None if self.labels is None else list(_fields(self.labels).values()),
+            "edges": [list(fields_of(sides).values()) for sides in self.edges],
+            "labels": None if self.labels is None else list(fields_of(self.labels).values()),
         }
 
     @staticmethod
@@ -248,6 +267,12 @@ _PLAIN = (
     "tied_cand",
     "at_risk",
     "depends_on_compare_as",
+    "places",
+    "is_positioned",
+    "transform",
+    "positions",
+    "position_flips",
+    "other_pairs",
 )
 
 
@@ -264,29 +289,31 @@ def flip_rate_upper(flips: int, samples: int) -> float:
     return float(betaincinv(flips + 1, samples - flips, 0.95))
 
 
-def _name(names: Sequence[str], code: int) -> str:
+def _name(names: Sequence[str], code: Code) -> str:
+    if isinstance(code, str):
+        return code
     return UNDEFINED_NAME if code == UNDEFINED else names[code]
 
 
+def _numbers(pair: Pair) -> tuple[int, int]:
+    return int(pair[0]), int(pair[1])
+
+
 def _margin_figure(at: MarginAt | None) -> dict[str, Any] | None:
-    return None if at is None else _fields(at)
+    if at is None:
+        return None
+    return {key: value for key, value in fields_of(at).items() if value != -1 or key != "position"}
 
 
 def _write_margin(at: MarginAt | None) -> list[Any] | None:
-    return None if at is None else [at.margin.hex(), at.ordinal]
+    if at is None:
+        return None
+    place = [] if at.position < 0 else [at.position]
+    return [at.margin.hex(), at.ordinal, *place]
 
 
 def _read_margin(data: Sequence[Any] | None) -> MarginAt | None:
-    return None if data is None else MarginAt(float.fromhex(data[0]), data[1])
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(record)}
-
-
-def _add_fields(ours: T, theirs: T) -> T:
-    theirs_by_name = _fields(theirs)
-    return type(ours)(**{name: n + theirs_by_name[name] for name, n in _fields(ours).items()})
+    return None if data is None else MarginAt(float.fromhex(data[0]), *data[1:])
 
 
 def _either(merge: Callable[[T, T], T], ours: T | None, theirs: T | None) -> T | None:

@@ -12,6 +12,7 @@ from paritygate_frontends.cli.options import (
     ArgmaxOf,
     Atol,
     BandRules,
+    EqualOf,
     Json,
     Limit,
     NonfiniteRule,
@@ -20,6 +21,7 @@ from paritygate_frontends.cli.options import (
     StatsTier,
     Threads,
     TolerancesOf,
+    TopkOf,
     read_tolerances,
 )
 
@@ -35,6 +37,8 @@ def compare(
     nonfinite: NonfiniteRule = None,
     bands: BandRules = None,
     argmax: ArgmaxOf = None,
+    topk: TopkOf = None,
+    equal: EqualOf = None,
     id_: Annotated[
         str, typer.Option("--id", metavar="COLUMN", help="The column of sample ids.")
     ] = "sample_id",
@@ -69,6 +73,8 @@ def compare(
                 tolerances=tolerances,
                 bands=bands or (),
                 argmax=argmax or (),
+                topk=topk or (),
+                equal=equal or (),
                 id=id_,
                 is_self=self_,
                 out=out,

@@ -48,6 +48,22 @@ ArgmaxOf = Annotated[
         "--argmax", metavar="OUTPUT", help="Decision by the largest value of a row. Repeatable."
     ),
 ]
+TopkOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topk",
+        metavar="OUTPUT:K",
+        help="Decision by the set of the K largest values of a row. Repeatable.",
+    ),
+]
+EqualOf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--equal",
+        metavar="OUTPUT",
+        help="Decision by the value itself: a class id, a text, a bool. Repeatable.",
+    ),
+]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Parent of the run folder.")]
 StatsTier = Annotated[
     Stats, typer.Option(help="Figures: all of them, or only what the verdict needs (faster).")

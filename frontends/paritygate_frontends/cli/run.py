@@ -17,6 +17,7 @@ from paritygate_frontends.cli.options import (
     ArgmaxOf,
     Atol,
     BandRules,
+    EqualOf,
     Json,
     Limit,
     NonfiniteRule,
@@ -26,6 +27,7 @@ from paritygate_frontends.cli.options import (
     StatsTier,
     Threads,
     TolerancesOf,
+    TopkOf,
     read_tolerances,
 )
 
@@ -49,6 +51,8 @@ class Planless:
     nonfinite: str | None
     bands: Sequence[str]
     argmax: Sequence[str]
+    topk: Sequence[str]
+    equal: Sequence[str]
     batch_size: int | None
     save_plan: Path | None
 
@@ -83,6 +87,8 @@ def run(
     nonfinite: NonfiniteRule = None,
     bands: BandRules = None,
     argmax: ArgmaxOf = None,
+    topk: TopkOf = None,
+    equal: EqualOf = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Without a plan: samples in a batch.")
     ] = None,
@@ -111,7 +117,7 @@ def run(
     """
     planless = Planless(
         ref, cand, golden or (), atol, rtol, tolerance or (), nonfinite, bands or (),
-        argmax or (), batch_size, save_plan,
+        argmax or (), topk or (), equal or (), batch_size, save_plan,
     )  # fmt: skip
 
     def work() -> int:
@@ -207,6 +213,8 @@ def _write_plan(planless: Planless) -> dict[str, Any]:
         tolerances=tolerances,
         bands=planless.bands,
         argmax=planless.argmax,
+        topk=planless.topk,
+        equal=planless.equal,
         batch_size=planless.batch_size,
     )
 

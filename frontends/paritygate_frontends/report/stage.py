@@ -137,6 +137,13 @@ def _decision_table(decisions: Mapping[str, Figures]) -> Table:
 
 def _decision_notes(decisions: Mapping[str, Figures]) -> Iterator[str]:
     for name, figures in decisions.items():
+        if "flipped_positions" in figures:
+            yield (
+                f"{clean(name)}: {figures['flipped_positions']:,} of {figures['positions']:,} "
+                "places flip; a sample flips with any of them"
+            )
+        if figures.get("transform"):
+            yield f"{clean(name)}: decided after {clean(figures['transform'])}, as the plan says"
         if figures.get("labels"):
             yield f"{clean(name)}: {_correctness(figures['labels'])}"
         undefined = figures.get("undefined") or {}
@@ -186,7 +193,8 @@ def _list_changes(figures: Figures) -> list[tuple[str, str, int]]:
         if ref != cand
     ]
     both_undefined = figures["flips"] - sum(n for _, _, n in changes)
-    if both_undefined > 0:
+    is_counted = figures.get("kind", "bands") in ("bands", "argmax")
+    if is_counted and "positions" not in figures and both_undefined > 0:
         changes.append(("undefined", "undefined", both_undefined))
     return sorted(changes, key=lambda change: (-change[2], change[:2]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from paritygate.comparison.decide.base import (
 from paritygate.core.bands import Bands
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array, is_float
-from paritygate.tally.decision import EdgeSides
+from paritygate.tally.decision import Kind
+from paritygate.tally.records import EdgeSides
 
 # From here on neighbouring integers share a float64, and an edge could be passed by rounding.
 EXACT_INTEGERS = 2.0**53
@@ -29,11 +30,17 @@ EXACT_INTEGERS = 2.0**53
 class BandJudge:
     """Finds the band of each score."""
 
-    kind: Literal["bands"] = "bands"
+    kind: ClassVar[Kind] = "bands"
 
     def __init__(
-        self, bands: Bands, tolerance: Tolerance, ref_dtype: str, compare_as: CompareAs, where: str
+        self,
+        rule: DecisionRule,
+        tolerance: Tolerance,
+        ref_dtype: str,
+        compare_as: CompareAs,
+        where: str,
     ) -> None:
+        bands = cast(Bands, rule.bands)
         exact = np.array(bands.edges, np.float64)
         rounded = _edges_in(bands, ref_dtype, where)
         if compare_as == "output":
@@ -44,6 +51,7 @@ class BandJudge:
         self._edges_differ = not np.array_equal(rounded, exact)
         self._tie_up = np.array(bands.tie_up, np.bool_)
         self._tolerance = tolerance
+        self._is_transformed = rule.transform is not None
 
     def __call__(self, ref: Array, cand: Array, samples: int) -> Decided:
         """Decide both sides of a block; views as `flat` makes them."""
@@ -52,18 +60,19 @@ class BandJudge:
         edges = self._edges[self._compare_as]
         codes = self._codes(ref, cand, self._compare_as)
         margin, at_risk = np.empty(samples), np.empty(samples, np.bool_)
+        seen = self._as(self._compare_as, ref)
         kernels.band_margins(
-            ref, edges, self._tolerance.atol, self._tolerance.rtol, margin, at_risk
+            seen, edges, self._tolerance.atol, self._tolerance.rtol, margin, at_risk
         )
         sides = np.zeros(3 * edges.size, np.int64)
-        kernels.edge_sides(ref, edges, sides)
+        kernels.edge_sides(seen, edges, sides)
         depends = 0
-        if self._edges_differ or narrows(cand, self._ref_dtype):
+        if self._edges_differ or any(narrows(side, self._ref_dtype) for side in (ref, cand)):
             depends = differing(codes, self._codes(ref, cand, other_than(self._compare_as)))
         return Decided(
             *codes,
             margin,
-            count(at_risk),
+            None if self._is_transformed else count(at_risk),
             depends,
             edges=tuple(EdgeSides(*map(int, side)) for side in sides.reshape(-1, 3)),
         )
@@ -73,27 +82,12 @@ class BandJudge:
 
         ref_codes, cand_codes = np.empty(ref.size, np.int64), np.empty(ref.size, np.int64)
         edges = self._edges[compare_as]
-        if compare_as == "output":
-            cand = narrowed(cand, self._ref_dtype)
-        kernels.band_codes(ref, edges, self._tie_up, ref_codes)
-        kernels.band_codes(cand, edges, self._tie_up, cand_codes)
+        kernels.band_codes(self._as(compare_as, ref), edges, self._tie_up, ref_codes)
+        kernels.band_codes(self._as(compare_as, cand), edges, self._tie_up, cand_codes)
         return ref_codes, cand_codes
 
-
-def check_score(rule: DecisionRule, shape: tuple[int, ...], where: str) -> None:
-    """Refuse samples that aren't one score.
-
-    Raises:
-        ValueError: says what to change.
-    """
-    elements = int(np.prod(shape, dtype=np.int64))
-    if elements != 1:
-        raise ValueError(
-            f"{where}: bands need one score a sample, but a sample of shape {list(shape)} has "
-            f"{elements} elements; use argmax, or an output with one element"
-        )
-    if rule.labels is not None:
-        raise ValueError(f"{where}: bands are named in the rule itself; remove labels")
+    def _as(self, compare_as: CompareAs, values: Array) -> Array:
+        return narrowed(values, self._ref_dtype) if compare_as == "output" else values
 
 
 def _edges_in(bands: Bands, dtype: str, where: str) -> Floats:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from paritygate.core.policy import DecisionRule
 from paritygate.core.tensors import DTYPES, Array, is_float
-from paritygate.tally.decision import EdgeSides
+from paritygate.tally.records import EdgeSides
 
 Codes = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -20,16 +21,25 @@ CompareAs = Literal["output", "float64"]
 
 @dataclass(frozen=True)
 class Decided:
-    """What a kind found out about a block; counts, and one row a sample."""
+    """What a kind found out about a block: counts, and one row a decision.
+
+    Attributes:
+        ref, cand: `(rows,)` codes, or `(rows, k)` of top-k; -1 where undefined.
+        margin: `(rows,)` of the reference.
+        at_risk, depends: counts; None where they can't be told.
+        texts, keys: of free values, the text of each code and the code of each value; else empty.
+    """
 
     ref: Codes
     cand: Codes
     margin: Floats
-    at_risk: int
-    depends: int
+    at_risk: int | None
+    depends: int | None
     tied_ref: int = 0
     tied_cand: int = 0
     edges: tuple[EdgeSides, ...] = ()
+    texts: tuple[str, ...] = ()
+    keys: Mapping[Hashable, int] = field(default_factory=dict)
 
 
 def choose_compare_as(rule: DecisionRule, ref_dtype: str, cand_dtype: str, where: str) -> CompareAs:
@@ -38,9 +48,10 @@ def choose_compare_as(rule: DecisionRule, ref_dtype: str, cand_dtype: str, where
     Raises:
         ValueError: dtypes that can't be judged, or that differ while the rule says nothing.
     """
+    known = (*DTYPES, "string") if rule.equal or rule.python is not None else DTYPES
     for dtype in (ref_dtype, cand_dtype):
-        if dtype not in DTYPES:
-            raise ValueError(f"{where}: dtype {dtype} can't be judged; known are {list(DTYPES)}")
+        if dtype not in known:
+            raise ValueError(f"{where}: dtype {dtype} can't be judged; known are {list(known)}")
     if is_float(ref_dtype) != is_float(cand_dtype):
         raise ValueError(
             f"{where}: the reference is {ref_dtype} and the candidate {cand_dtype}; floats and "
@@ -72,6 +83,18 @@ def narrowed(values: Array, ref_dtype: str) -> Array:
         return flat(values.astype(np.float32))
 
 
+def ranked_as(compare_as: CompareAs, values: Array, ref_dtype: str) -> Array:
+    """Values as they are put in order: in the reference's dtype, or as float64."""
+    if compare_as == "output":
+        return narrowed(values, ref_dtype)
+    return flat(values.astype(np.float64)) if widens(values) else values
+
+
+def order_depends(values: Array, ref_dtype: str) -> bool:
+    """Whether the other `compare_as` may put these values in another order."""
+    return narrows(values, ref_dtype) or widens(values)
+
+
 def widens(values: Array) -> bool:
     """Whether float64 may hold other numbers than these integers."""
     return values.dtype.kind in "iu" and values.dtype.itemsize == 8
@@ -91,5 +114,6 @@ def count(flags: Flags) -> int:
 
 
 def differing(ours: tuple[Codes, Codes], theirs: tuple[Codes, Codes]) -> int:
-    """Samples that either side decides otherwise."""
-    return count((ours[0] != theirs[0]) | (ours[1] != theirs[1]))
+    """Rows that either side decides otherwise."""
+    differs = (ours[0] != theirs[0]) | (ours[1] != theirs[1])
+    return count(differs if differs.ndim == 1 else differs.any(axis=1))

@@ -1,0 +1,75 @@
+"""Small records of a decision's tally: margins with their place, sides of edges, labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MarginAt:
+    """A margin and the ordinal of its sample; of equal margins the lowest ordinal counts.
+
+    `position` tells which of a sample's decisions it is, -1 where a sample has one.
+    """
+
+    margin: float
+    ordinal: int
+    position: int = -1
+
+    def smaller(self, other: MarginAt) -> MarginAt:
+        """Return the one with the smaller margin."""
+        return min(self, other, key=lambda at: (at.margin, at.ordinal, at.position))
+
+    def larger(self, other: MarginAt) -> MarginAt:
+        """Return the one with the larger margin."""
+        return min(self, other, key=lambda at: (-at.margin, at.ordinal, at.position))
+
+
+@dataclass(frozen=True)
+class EdgeSides:
+    """Reference scores below, exactly on and above one edge of a band rule."""
+
+    below: int = 0
+    on: int = 0
+    above: int = 0
+
+    def merge(self, other: EdgeSides) -> EdgeSides:
+        """Add both."""
+        return _add_fields(self, other)
+
+
+@dataclass(frozen=True)
+class LabelTally:
+    """Decisions against the truth.
+
+    Attributes:
+        labelled: samples whose label is a name or index of the decision.
+        unknown: samples with any other label; in none of the counts below.
+        correct_ref, correct_cand: samples that a side decides as labelled.
+        changed_to_wrong: right on the reference, wrong on the candidate.
+        changed_to_right: wrong on the reference, right on the candidate.
+    """
+
+    labelled: int = 0
+    unknown: int = 0
+    correct_ref: int = 0
+    correct_cand: int = 0
+    changed_to_wrong: int = 0
+    changed_to_right: int = 0
+
+    def merge(self, other: LabelTally) -> LabelTally:
+        """Add both."""
+        return _add_fields(self, other)
+
+
+def fields_of(record: Any) -> dict[str, Any]:
+    """A record as name -> value, in the order of its fields."""
+    return {f.name: getattr(record, f.name) for f in fields(record)}
+
+
+def _add_fields(ours: T, theirs: T) -> T:
+    theirs_by_name = fields_of(theirs)
+    return type(ours)(**{name: n + theirs_by_name[name] for name, n in fields_of(ours).items()})

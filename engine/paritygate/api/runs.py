@@ -197,7 +197,7 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         if not ready.runs(stage):
             yield "fail", f"stage {stage.name!r} can't run"
             continue
-        sides = [prepared.runners[n].identity for n in (stage.reference, stage.candidate)]
+        sides = [prepared.runners[n].source for n in (stage.reference, stage.candidate)]
         if sides[0] == sides[1] and not stage.is_self:
             yield "fail", f"stage {stage.name!r}: policy.same_runner: both sides are the same thing"
         else:

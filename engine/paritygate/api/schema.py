@@ -6,6 +6,7 @@ from typing import Any
 
 from paritygate.core.tables import PlanTable
 from paritygate.runners.registry import KINDS, options_model
+from paritygate.runners.views import View
 
 
 def plan_schema() -> dict[str, Any]:
@@ -17,6 +18,7 @@ def plan_schema() -> dict[str, Any]:
         options = options_model(kind).model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(options.pop("$defs", {}))
         options["properties"] = {"kind": {"const": kind}, **options["properties"]}
+        _allow_views(options["properties"], definitions)
         definitions[f"runner_{kind}"] = options
         tables.append({"$ref": f"#/$defs/runner_{kind}"})
     path = {"type": "string", "description": "a file, 'module:function', 'recorded' or 'null'"}
@@ -26,3 +28,20 @@ def plan_schema() -> dict[str, Any]:
         "additionalProperties": {"anyOf": [path, *tables]},
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _allow_views(properties: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """An output may be a table of what is declared of it."""
+    view = View.model_json_schema(ref_template="#/$defs/{model}")
+    definitions["View"] = view
+    outputs = properties["outputs"]
+    entry = outputs.get("additionalProperties")
+    if entry is None:
+        table = {"type": "object", "additionalProperties": {"$ref": "#/$defs/View"}}
+        properties["outputs"] = {"anyOf": [outputs, table]}
+    elif entry.get("type") == "string":
+        outputs["additionalProperties"] = {"anyOf": [entry, {"$ref": "#/$defs/View"}]}
+    else:
+        name = entry["$ref"].rpartition("/")[2]
+        own = {k: v for k, v in view["properties"].items() if k != "from"}
+        definitions[name]["properties"] = {**definitions[name]["properties"], **own}

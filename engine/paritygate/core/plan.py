@@ -11,7 +11,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,7 @@ class Plan:
         data = self.table.model_dump(mode="json", by_alias=True, exclude_none=True)
         data["name"] = self.name
         data["golden"] = self.golden
-        data["runners"] = {
-            name: {"kind": spec.kind, **spec.options.model_dump(mode="json", exclude_none=True)}
-            for name, spec in sorted(self.runners.items())
-        }
+        data["runners"] = {name: spec.to_plan() for name, spec in sorted(self.runners.items())}
         for table, stage in zip(data["stages"], self.stages, strict=True):
             table["name"] = stage.name
         return data
@@ -278,7 +275,7 @@ def _with_batch_size(spec: Any, batch: BatchDim | None, problems: list[Problem])
     size = spec.options.batch_size
     if size is None:
         options = spec.options.model_copy(update={"batch_size": batch.largest})
-        return type(spec)(spec.name, spec.kind, options)
+        return replace(spec, options=options)
     if not batch.approves(size):
         problems.append(
             Problem(f"runners.{spec.name}.batch_size", f"{size} isn't approved by [dims] batch")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import Reason
 from paritygate.judge.facts import RunFacts, StageFacts
+from paritygate.judge.suggest import suggest_view
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.extremes import Extreme
 from paritygate.tally.output import OutputTally
@@ -45,8 +46,20 @@ def for_rule(
         decision=subject if is_decision else None,
         count=hits.samples,
         ids=tuple(sample_id for _, sample_id in hits.first),
-        next=NEXT.get(rule, ""),
+        next=_next(stage, tally, rule, subject),
     )
+
+
+def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
+    """What to look at; where a declaration would make shapes agree, which one."""
+    told = NEXT.get(rule, "")
+    if rule == "shape.mismatch":
+        names = stage.ref.name, stage.cand.name
+        for output, ref, cand in sorted(tally.layouts):
+            hint = suggest_view(output, ref, cand, names) if output == subject else None
+            if hint is not None:
+                return f"{told}; {hint}"
+    return told
 
 
 _OF_A_SIDE = ("sample.missing", "runner.error", "sample.rejected")

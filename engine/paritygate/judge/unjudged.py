@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from paritygate.judge.facts import RunFacts, StageFacts
 
@@ -35,6 +35,7 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
         yield f"stage {name}: output {output} is ignored by the plan"
     if stage.tally is None:
         return
+    yield from _declared(stage)
     if not stage.tally.decisions:
         yield f"stage {name}: no decision rule, so decision flips were not counted"
     elif left := [d for d in facts.plan.decisions if d.name not in stage.tally.decisions]:
@@ -43,6 +44,15 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
     for decision, tally in stage.tally.decisions.items():
         if tally.labels is None:
             yield f"stage {name}: decision {decision} has no labels, so correctness was not judged"
+
+
+def _declared(stage: StageFacts) -> Iterator[str]:
+    """What the plan declares of one side: it is taken as right, so it is told."""
+    for side in (stage.ref, stage.cand):
+        views = side.facts.get("views")
+        for output, view in views.items() if isinstance(views, Mapping) else ():
+            steps = ", ".join(f"{key} {value}" for key, value in view.items())
+            yield f"runner {side.name}: output {output} is seen as the plan declares it: {steps}"
 
 
 def _inputs(facts: RunFacts) -> Iterator[str]:

@@ -258,4 +258,4 @@ def _side(ready: Preparation, name: str) -> SideFacts:
     runner = ready.prepared.runners.get(name)
     if runner is None:
         return SideFacts(name)
-    return SideFacts(name, runner.identity, runner.final_findings(), None, runner.facts)
+    return SideFacts(name, runner.source, runner.final_findings(), None, runner.facts)

@@ -22,6 +22,7 @@ from paritygate.core.digest import Watched
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import DTYPES, Array, Batch, ColumnSpec, TensorSpec
 from paritygate.runners.layout import Axis, Layout
+from paritygate.runners.views import View, put_views
 
 if TYPE_CHECKING:
     from paritygate.golden.pack import GoldenPack
@@ -77,11 +78,20 @@ class RunnerSpec:
         name: the runner's name in the plan.
         kind: the kind that `options` belong to.
         options: the kind's options model, frozen and picklable.
+        views: our output name -> how the plan declares it to be seen.
     """
 
     name: str
     kind: str
     options: BaseModel
+    views: Mapping[str, View] = field(default_factory=dict)
+
+    def to_plan(self) -> dict[str, object]:
+        """The runner's table in a plan, with every default written out."""
+        options = self.options.model_dump(mode="json", exclude_none=True)
+        if self.views:
+            options["outputs"] = put_views(options.get("outputs"), self.views)
+        return {"kind": self.kind, **options}
 
 
 @dataclass(frozen=True)
@@ -189,6 +199,11 @@ class Runner(ABC):
         self._facts = dict(facts or {})
         self._observed: dict[str, ColumnSpec] | None = None
         self._observing = threading.Lock()
+
+    @property
+    def source(self) -> str:
+        """Identity without what the plan declares of its outputs; equal: the same thing ran."""
+        return self.identity
 
     @property
     def identity(self) -> str:

@@ -17,6 +17,8 @@ from paritygate.core.problems import did_you_mean
 from paritygate.golden.formats import SUFFIXES
 from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
 from paritygate.runners.options import RunnerOptions, describe_errors
+from paritygate.runners.viewed import view_runner
+from paritygate.runners.views import take_views
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,12 @@ def parse_runner(name: str, table: object, folder: Path) -> tuple[RunnerSpec | N
         return None, [problem] if problem else []
     model = options_model(kind)
     _rename_model_key(kind, model, options)
+    views, problems = take_views(where, kind, options)
     try:
-        return RunnerSpec(name, kind, model.model_validate(options)), []
+        spec = RunnerSpec(name, kind, model.model_validate(options), views)
     except ValidationError as e:
-        return None, describe_errors(where, e, model, kind)
+        return None, [*problems, *describe_errors(where, e, model, kind)]
+    return (None if problems else spec), problems
 
 
 def options_model(kind: str) -> type[RunnerOptions]:
@@ -117,7 +121,12 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> Runner:
     Raises:
         RunnerLoadError: it can't be prepared; `is_plan_fault` says on whose side the fault is.
     """
-    return cast(Runner, _module(spec.kind).prepare(spec, context))
+    runner = cast(Runner, _module(spec.kind).prepare(spec, context))
+    try:
+        return view_runner(runner, spec.views)
+    except RunnerLoadError:
+        runner.close()
+        raise
 
 
 def prepare_all(

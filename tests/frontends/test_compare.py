@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.frontends.command import invoke
 from tests.frontends.plans import make_recordings
+from tests.packs import write_pack
 
 from paritygate import api
 from paritygate.core.errors import GoldenError
@@ -79,7 +81,8 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "compare", compare)
     args = "compare r.arrow c*.arrow --atol 1 --rtol 0.5 --nonfinite match --id key --argmax z"
     more = "--self --limit 3 --stats gate --threads 2 --out o --tolerance y:atol=2,rtol=0"
-    result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high")
+    rules = ("--topk", "t:3", "--equal", "e")
+    result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high", *rules)
     assert "seen" in result.stderr
     assert callable(given.pop("observer"))
     assert given == {
@@ -91,6 +94,8 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "tolerances": {"y": {"atol": 2.0, "rtol": 0.0}},
         "bands": ["x: low < 0 <= high"],
         "argmax": ["z"],
+        "topk": ["t:3"],
+        "equal": ["e"],
         "id": "key",
         "is_self": True,
         "out": Path("o"),
@@ -98,3 +103,25 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "limit": 3,
         "threads": 2,
     }
+
+
+def test_topk_and_equal_on_the_command_line(tmp_path: Path) -> None:
+    rows = np.array([[0.5, 0.3, 0.2], [0.1, 0.5, 0.4]], np.float32)
+    close = np.array([[0.5, 0.24, 0.26], [0.1, 0.5, 0.4]], np.float32)
+    ref = write_pack(tmp_path / "r.arrow", [1, 2], outputs={"p": rows, "id": np.array([4, 7])})
+    cand = write_pack(tmp_path / "c.arrow", [1, 2], outputs={"p": close, "id": np.array([4, 8])})
+    options = ("--atol", "0.1", "--rtol", "0", "--tolerance", "id:atol=5,rtol=0", "--json")
+    out = ("--out", tmp_path / "runs")
+    rules = ("--topk", "p:2", "--equal", "id")
+    result = invoke("compare", ref, cand, *options, *rules, *out)
+    summary = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert [(r["code"], r["decision"]) for r in summary["reasons"]] == [
+        ("decision.flip", "id"),
+        ("decision.flip", "p"),
+    ]
+    assert summary["stages"][0]["decisions"]["id"]["matrix"] == {"4": {"4": 1}, "7": {"8": 1}}
+    assert invoke("compare", ref, cand, *options, "--topk", "p:1", *out).exit_code == 0
+    wrong = invoke("compare", ref, cand, *options, "--topk", "p", *out)
+    assert wrong.exit_code == 2
+    assert "write it as 'OUTPUT:5'" in wrong.stderr

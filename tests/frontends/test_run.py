@@ -287,6 +287,7 @@ def test_every_part_of_a_run_without_a_plan_is_handed_on(monkeypatch: pytest.Mon
     monkeypatch.setattr(api, "plan_from_models", plan_from_models)
     args = "run --ref r.onnx --cand c.onnx --golden g.arrow --golden h*.arrow --batch-size 8"
     more = "--atol 1 --rtol 0.5 --nonfinite match --argmax z --tolerance y:atol=2,rtol=0"
+    more += " --topk t:3 --equal e"
     result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high")
     assert "seen" in result.stderr
     assert given == {
@@ -299,6 +300,8 @@ def test_every_part_of_a_run_without_a_plan_is_handed_on(monkeypatch: pytest.Mon
         "tolerances": {"y": {"atol": 2.0, "rtol": 0.0}},
         "bands": ["x: low < 0 <= high"],
         "argmax": ["z"],
+        "topk": ["t:3"],
+        "equal": ["e"],
         "batch_size": 8,
     }
 

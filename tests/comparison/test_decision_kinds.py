@@ -452,7 +452,7 @@ def test_a_function_is_given_the_dtype_to_compare_in():
         ({"argmax": True, "axis": 3}, "float32", (3, 2), "axes 0 (the samples) to 2"),
         ({"argmax": True, "axis": -3}, "float32", (3, 2), "axes 0 (the samples) to 2"),
         ({"equal": True}, "float32", (), "a float is decided by bands"),
-        ({"equal": True}, "int64", (2,), "equal needs one score a sample"),
+        ({"equal": True}, "int64", (2,), "equal needs one value a sample"),
         ({"equal": True, "labels": ("a",)}, "bool", (), "labels name class ids"),
         ({"topk": 1, "labels": ("a",)}, "float32", (3,), "1 labels for 3"),
         (

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from paritygate.core.policy import Tolerance
+from paritygate.api.array_decisions import ONLY, describe_flips, read_decisions
+from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import DTYPES, Array, is_float
 from paritygate.core.verdict import rule_names
 from paritygate.tally.extremes import Extreme, Number
@@ -24,6 +25,7 @@ def assert_parity(
     atol: float | None = None,
     rtol: float | None = None,
     nonfinite: Literal["fail", "match"] = "fail",
+    decisions: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Assert that two arrays agree: `|cand - ref| <= atol + rtol * |ref|` in float64.
 
@@ -37,17 +39,23 @@ def assert_parity(
         atol: absolute tolerance, finite, >= 0. Without atol and rtol: exact.
         rtol: relative to the reference, 0 <= rtol < 1; given together with `atol`.
         nonfinite: "fail", or "match": the same class and sign in the same place is equal.
+        decisions: name -> table as in a plan, of which no sample may change; the first axis is the
+            samples. `output` names an array of a mapping; two plain arrays need none.
 
     Raises:
         AssertionError: they differ; with the share, the worst elements, both values, the bound.
-        ValueError: a tolerance that isn't usable.
+        ValueError: a tolerance or a decision that isn't usable.
         TypeError: a dtype that can't be judged.
     """
     tolerance = _tolerance(atol, rtol, nonfinite)
+    rules = read_decisions(decisions or {})
     if isinstance(ref, Mapping) or isinstance(cand, Mapping):
-        _assert_mappings(ref, cand, tolerance)
+        _assert_mappings(ref, cand, tolerance, rules)
         return
-    message = _mismatch(_array(ref, "ref"), _array(cand, "cand"), tolerance)
+    strange = [rule.output for rule in rules if rule.output != ONLY]
+    if strange:
+        raise ValueError(f"decisions name the output {strange[0]!r}, but there is one array only")
+    message = _mismatch(_array(ref, "ref"), _array(cand, "cand"), tolerance, rules)
     if message:
         raise AssertionError(message)
 
@@ -67,7 +75,9 @@ def _tolerance(
     return Tolerance(atol=atol, rtol=rtol, nonfinite=nonfinite)
 
 
-def _assert_mappings(ref: Any, cand: Any, tolerance: Tolerance) -> None:
+def _assert_mappings(
+    ref: Any, cand: Any, tolerance: Tolerance, rules: Sequence[DecisionRule]
+) -> None:
     if not (isinstance(ref, Mapping) and isinstance(cand, Mapping)):
         raise AssertionError(
             f"ref is a {type(ref).__name__} and cand a {type(cand).__name__}; give two mappings or "
@@ -78,9 +88,13 @@ def _assert_mappings(ref: Any, cand: Any, tolerance: Tolerance) -> None:
         raise AssertionError(f"names differ: cand lacks {missing} and has unexpected {extra}")
     if not ref:
         raise AssertionError("both mappings are empty, so nothing was compared")
+    strange = [rule.output for rule in rules if rule.output not in ref]
+    if strange:
+        raise ValueError(f"decisions name the output {strange[0]!r}, but there is {sorted(ref)}")
     messages = []
     for name in ref:
-        message = _mismatch(_array(ref[name], name), _array(cand[name], name), tolerance)
+        own = [rule for rule in rules if rule.output == name]
+        message = _mismatch(_array(ref[name], name), _array(cand[name], name), tolerance, own)
         if message:
             messages.append(f"{name!r}: {message}")
     if messages:
@@ -111,7 +125,9 @@ def _has_large_int(value: Any) -> bool:
     return isinstance(value, int) and abs(value) > 2**53
 
 
-def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
+def _mismatch(
+    ref: Array, cand: Array, tolerance: Tolerance, rules: Sequence[DecisionRule] = ()
+) -> str | None:
     """What differs, or None."""
     from paritygate.comparison.elements import ElementComparer
 
@@ -128,9 +144,10 @@ def _mismatch(ref: Array, cand: Array, tolerance: Tolerance) -> str | None:
         ref, cand = ref.astype(np.float32), cand.astype(np.float32)
     comparer = ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape, "full")
     tally, detail = comparer.compare(ref[None], cand[None], np.zeros(1, np.int64))
-    if not detail.rules[0]:
-        return None
-    return _describe(ref, cand, tolerance, tally, int(detail.rules[0]), name)
+    flips = [told for rule in rules if (told := describe_flips(ref, cand, tolerance, rule))]
+    if detail.rules[0]:
+        flips = [_describe(ref, cand, tolerance, tally, int(detail.rules[0]), name), *flips]
+    return "\n".join(flips) or None
 
 
 def _describe(

@@ -107,10 +107,10 @@ class DecisionComparer:
         self._shape = tuple(sample_shape)
         compare_as = choose_compare_as(rule, ref_dtype, cand_dtype, where)
         _check_kind(rule, where)
-        self._layout = lay_out(rule, self._shape, where)
         self._free: EqualJudge | FunctionJudge | None = _free_judge(
             rule, function, self._dtypes, compare_as, where
         )
+        self._layout = lay_out(rule, self._shape, where)
         self._ranked = None if self._free else self._ranked_judge(compare_as, where)
         given = rule.bands.names if rule.bands is not None else rule.labels or rule.ref_labels
         labels = given or [str(index) for index in range(self._layout.classes)]

@@ -56,9 +56,9 @@ def lay_out(rule: DecisionRule, shape: tuple[int, ...], where: str) -> Layout:
         return Layout(positions=shape)
     elements = math.prod(shape)
     if elements != 1:
-        what = "bands need" if rule.bands is not None else "equal needs"
+        what = "bands need one score" if rule.bands is not None else "equal needs one value"
         raise ValueError(
-            f"{where}: {what} one score a sample, but a sample of shape {list(shape)} has "
+            f"{where}: {what} a sample, but a sample of shape {list(shape)} has "
             f"{elements} elements; say elementwise = true for a decision an element, use "
             "argmax, or an output with one element"
         )

@@ -14,6 +14,7 @@ BANDS = "accept < 0.2 <= review <= 0.8 < reject"
 USUAL = {"atol": 1e-6, "rtol": 1e-5}
 EXCEEDED = hold("tolerance.exceeded")
 FLIP = hold("decision.flip")
+NOTHING = hold("evidence.empty")
 
 
 def single(values: Any) -> Any:
@@ -39,6 +40,7 @@ def scattered(value: float, *, at: int, ref: float = 1.0, of: int = 4096) -> tup
 
 ORDINARY = single([-3.5, -1.25, 0.5, 1.0, 2.75, 1000.0])
 EDGE, HIGH = single([0.2])[0], single([0.8])[0]
+BROKEN_ROW = single([[NAN, 0.9, 0.3], [0.1, 0.9, 0.3]])
 
 LEAST = [
     Case(
@@ -132,6 +134,16 @@ LEAST = [
         Pair(single([]), single([]), **USUAL),
         hold("evidence.empty"),
     ),
+    *[
+        Case(
+            "nothing",
+            f"nothing but {name} on both sides, nonfinite = 'match'",
+            Pair(single([value] * 3), single([value] * 3), 1.0, 0.5, "match", is_named=False),
+            NOTHING,
+            ("all of its 3 elements",),
+        )
+        for value, name in ((NAN, "NaN"), (INF, "infinity"))
+    ],
     Case("least", "one element, equal", Pair(single([0.5]), single([0.5]), **USUAL), RELEASE),
     Case("least", "one element, off", Pair(single([0.5]), single([0.6]), **USUAL), EXCEEDED),
     Case(
@@ -328,8 +340,8 @@ NANS = [
         "nan",
         "both are NaN, with another sign and payload, nonfinite = 'match'",
         Pair(
-            np.array([0x7FC00000], np.uint32).view(F32),
-            np.array([0xFFC12345], np.uint32).view(F32),
+            np.array([0x7FC00000, 0], np.uint32).view(F32),
+            np.array([0xFFC12345, 0], np.uint32).view(F32),
             nonfinite="match",
         ),
         RELEASE,
@@ -411,8 +423,15 @@ NANS = [
     Case(
         "nan",
         "NaN in the same place of a row of class scores, nonfinite = 'match'",
-        Pair(single([[NAN, 0.9, 0.3]]), single([[NAN, 0.9, 0.3]]), nonfinite="match", argmax=True),
+        Pair(BROKEN_ROW, BROKEN_ROW, nonfinite="match", argmax=True),
         RELEASE,
+    ),
+    Case(
+        "nan",
+        "NaN in every row of class scores on both sides: nothing is decided, nonfinite = 'match'",
+        Pair(BROKEN_ROW[:1], BROKEN_ROW[:1], nonfinite="match", argmax=True),
+        NOTHING,
+        ("undefined on both sides for all 1 samples",),
     ),
 ]
 
@@ -434,7 +453,15 @@ INFINITIES = [
     _infinity(NAN, INF, "match", MISMATCH),
     *[_infinity(1.0, INF, rule, hold("nonfinite.candidate")) for rule in ("fail", "match")],
     *[_infinity(s, s, "fail", hold("nonfinite.reference")) for s in (INF, -INF)],
-    *[_infinity(s, s, "match", RELEASE) for s in (INF, -INF)],
+    *[
+        Case(
+            "inf",
+            f"{NAMES[s]} on both sides beside a finite value, rtol 0.9, nonfinite = 'match'",
+            Pair(single([s, 1]), single([s, 1]), 1e6, 0.9, "match"),
+            RELEASE,
+        )
+        for s in (INF, -INF)
+    ],
     Case(
         "inf",
         "float64 values beyond float32 against a float32 candidate that overflowed",

@@ -44,11 +44,11 @@ def _load(
 ) -> Plan:
     if isinstance(plan, Mapping):
         data, source, name = dict(plan), "plan", "plan"
-        base = Path(folder) if folder is not None else Path.cwd()
+        base = Path(folder or "").absolute()
     else:
         path = Path(plan)
         data, source, name = read_plan(path), str(path), path.stem
-        base = Path(folder) if folder is not None else path.resolve().parent
+        base = Path(folder).absolute() if folder is not None else path.resolve().parent
     if overrides:
         data = apply_overrides(data, overrides)
     _check_depth(data)

@@ -94,6 +94,7 @@ class _Collecting:
             outputs=self.judged.outputs,
             decisions=self.judged.tallies,
             slices=self._slices(failed),
+            constant=self.judged.constant,
         )
 
     def _hits(self, mask: Mask) -> Hits:

@@ -16,6 +16,7 @@ from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.shapes import sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
+from paritygate.tally.constant import Constancy
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import FirstError
@@ -39,6 +40,7 @@ class Judged:
         self.subjects: dict[tuple[str, str], Mask] = {}
         self.outputs: dict[str, OutputTally] = {}
         self.details: dict[str, SampleDetail] = {}
+        self.constant: dict[str, Constancy] = {}
         self.tallies: dict[str, DecisionTally] = {}
         self.decided: dict[str, DecisionDetail] = {}
         self.errors: dict[str, FirstError] = {}
@@ -115,6 +117,7 @@ class Judged:
         if not self.is_whole:
             detail = _spread_detail(detail, self.both)
         self.details[output] = detail
+        self.constant[output] = Constancy.of(ref, cand)
         for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
             self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):

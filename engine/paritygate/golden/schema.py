@@ -180,7 +180,16 @@ def _labels(source: Source, wanted: Selection) -> tuple[dict[str, Kind], str]:
                 "so cast it or name another column",
                 "golden.label_type",
             )
-    return labels, ""
+    return labels, _idle_label(source, wanted)
+
+
+def _idle_label(source: Source, wanted: Selection) -> str:
+    """A note where the default label column is there and nobody asks for it."""
+    if wanted.label_column is not None or _is_every_column(source, wanted):
+        return ""
+    taken = {*_named(wanted), *wanted.inputs.values(), *wanted.outputs.values()}
+    is_idle = "label" in source.schema.names and "label" not in taken
+    return "no decision uses the column 'label'" if is_idle else ""
 
 
 def _check_slice(source: Source, column: str) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import sentences
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.unjudged import list_not_judged
+from paritygate.tally.decision import DecisionTally
 from paritygate.tally.stage import StageTally
 
 
@@ -129,14 +131,38 @@ def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> It
         )
     if tally.compared and not tally.outputs and not tally.rules and not tally.undeclared:
         yield Reason("evidence.empty", "no output was compared", stage=name)
+    yield from _judge_substance(stage.stage, tally)
+
+
+def _judge_substance(planned: Stage, tally: StageTally) -> Iterator[Reason]:
+    """Agreement over nothing: no element, no finite one, no decision that was ever made."""
+    stage = planned.name
     for output, found in tally.outputs.items():
         if found.elements == 0:
+            text = f"output {output!r} has no element over the whole stage"
+            yield Reason("evidence.empty", text, stage=stage, output=output)
+        elif found.agreeing_nonfinite == found.elements and not found.failing_samples:
             yield Reason(
                 "evidence.empty",
-                f"output {output!r} has no element over the whole stage",
-                stage=name,
+                f"output {output!r} is NaN or infinite in all of its {found.elements} elements, on "
+                "both sides alike, over the whole stage",
+                stage=stage,
                 output=output,
+                next="two sides that fail alike prove nothing; look at the inputs and the export",
             )
+    for decision, made in tally.decisions.items():
+        if _is_never_defined(made) and made.flips <= planned.flips.get(decision, 0):
+            yield Reason(
+                "evidence.empty",
+                f"decision {decision!r} is undefined on both sides for all {made.samples} samples",
+                stage=stage,
+                decision=decision,
+                next="a NaN in every score decides nothing; look at the inputs and the export",
+            )
+
+
+def _is_never_defined(tally: DecisionTally) -> bool:
+    return tally.samples > 0 and tally.undefined_ref == tally.undefined_cand == tally.samples
 
 
 def _most(facts: RunFacts) -> int | float:

@@ -41,9 +41,20 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
     elif left := [d for d in facts.plan.decisions if d.name not in stage.tally.decisions]:
         names = ", ".join(d.name for d in left)
         yield f"stage {name}: not the decisions {names}, whose output it doesn't compare"
+    for output, found in stage.tally.constant.items():
+        if found.is_constant:
+            yield (
+                f"stage {name}: output {output} is the same for all {found.samples} samples on "
+                "both sides, so their agreement says nothing about other inputs"
+            )
     for decision, tally in stage.tally.decisions.items():
         if tally.labels is None:
             yield f"stage {name}: decision {decision} has no labels, so correctness was not judged"
+        elif tally.labels.unknown and not tally.labels.labelled:
+            yield (
+                f"stage {name}: decision {decision}: none of its {tally.labels.unknown} labels is "
+                "a name or an index of it, so correctness was not judged"
+            )
 
 
 def _declared(stage: StageFacts) -> Iterator[str]:

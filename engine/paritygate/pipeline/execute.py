@@ -18,6 +18,7 @@ from paritygate.core.tensors import Stats
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.drive import drive
+from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
@@ -70,6 +71,8 @@ def execute(plan: Plan, options: Options) -> Outcome:
             writing failed midway.
     """
     started = time.perf_counter()
+    if options.out is not None:  # a model's code may change the current folder
+        options = replace(options, out=options.out.absolute())
     if options.threads is not None and options.threads < 1:
         problem = Problem("threads", f"is {options.threads}; give at least 1, or leave it out")
         raise PlanError([problem], plan.source)
@@ -226,14 +229,6 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
     # Sides first: the identity of a recording is made of digests, which must name what is there.
     watched = [*prepared.pack.watched, *(w for r in prepared.runners.values() for w in r.watched)]
     changed = dict.fromkeys(str(w.path) for w in watched if w.is_changed())
-    note = prepared.pack.label_note
-    notes = [f"labels: {note}"] if note else []
-    skipped = prepared.pack.skipped_columns
-    if skipped:
-        notes.append(f"columns: {', '.join(skipped)} of the pack are compared in no stage")
-    unused = prepared.unused_inputs()
-    if unused:
-        notes.append(f"inputs: no runner takes {', '.join(unused)} of the pack")
     return RunFacts(
         plan=prepared.plan,
         samples=prepared.pack.samples,
@@ -241,7 +236,7 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
         stages=stages,
         locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
         changed=tuple(changed),
-        notes=notes,
+        notes=list(note_unused(ready)),
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.contract import input_contracts
@@ -120,6 +121,7 @@ def prepare_plan(
         size = max(cuts, default=0) or _block_samples(pack, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
+        _check_ignored(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)
         prepared = Prepared(
@@ -157,7 +159,7 @@ def open_golden(plan: Plan) -> GoldenPack:
         plan.golden,
         plan.folder,
         id_column=plan.table.id,
-        label_column=plan.table.label or DEFAULT_LABEL,
+        label_column=_label_column(plan),
         extra_labels=_named_labels(plan),
         slices=plan.slices,
         inputs=wanted,
@@ -202,10 +204,17 @@ def _constant(value: object, dtype: str) -> Array:
 
 def _with_labels(plan: Plan, pack: GoldenPack) -> Plan:
     """Let decisions without a label column use the pack's default one, where there is one."""
-    wanted = plan.table.label or DEFAULT_LABEL
+    wanted = _label_column(plan)
     default = wanted if wanted in pack.labels_of else None
     rules = tuple(replace(d, label_column=d.label_column or default) for d in plan.decisions)
     return replace(plan, decisions=rules)
+
+
+def _label_column(plan: Plan) -> str | None:
+    """The label column that the plan names; else the default one, where a decision would use it."""
+    if plan.table.label is not None:
+        return plan.table.label
+    return DEFAULT_LABEL if any(d.label_column is None for d in plan.decisions) else None
 
 
 def _named_labels(plan: Plan) -> tuple[str, ...]:
@@ -261,6 +270,25 @@ def _check_constants(plan: Plan, runners: Mapping[str, Runner]) -> None:
         for name in plan.table.constants
         if name not in taken
     ]
+    if problems:
+        raise PlanError(problems, plan.source)
+
+
+def _check_ignored(plan: Plan, stages: Sequence[Stage], runners: Mapping[str, Runner]) -> None:
+    """Refuse to ignore what neither side answers, where both say what they answer."""
+    problems = []
+    for stage in stages:
+        sides = [runners[name].outputs for name in (stage.reference, stage.candidate)]
+        known = {name for side in sides if side is not None for name in side}
+        if None not in sides:
+            problems += [
+                Problem(
+                    f"stages.{stage.name}.ignore",
+                    f"neither side answers an output {name!r}{did_you_mean(name, sorted(known))}",
+                )
+                for name in stage.ignore
+                if name not in known
+            ]
     if problems:
         raise PlanError(problems, plan.source)
 

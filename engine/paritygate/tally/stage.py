@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from paritygate.tally.constant import Constancy
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
 
@@ -88,6 +89,7 @@ class StageTally:
         undeclared: (side, output) -> samples with an output that the stage doesn't name.
         outputs, decisions: statistics by name.
         slices: slice -> value -> counts.
+        constant: output -> what its answers have in common.
     """
 
     seen: int = 0
@@ -103,6 +105,7 @@ class StageTally:
     outputs: Mapping[str, OutputTally] = field(default_factory=dict)
     decisions: Mapping[str, DecisionTally] = field(default_factory=dict)
     slices: Mapping[str, Mapping[str, SliceTally]] = field(default_factory=dict)
+    constant: Mapping[str, Constancy] = field(default_factory=dict)
 
     @property
     def flips(self) -> int:
@@ -127,6 +130,7 @@ class StageTally:
             slices=merge_maps(
                 self.slices, other.slices, lambda a, b: merge_maps(a, b, SliceTally.merge)
             ),
+            constant=merge_maps(self.constant, other.constant, Constancy.merge),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -151,6 +155,7 @@ class StageTally:
                 }
                 for name, values in sorted(self.slices.items())
             },
+            "constant": {n: t.to_json() for n, t in sorted(self.constant.items())},
         }
 
     @staticmethod
@@ -173,6 +178,7 @@ class StageTally:
                 name: {value: SliceTally(*t) for value, t in values.items()}
                 for name, values in data["slices"].items()
             },
+            constant={n: Constancy.from_json(t) for n, t in data["constant"].items()},
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from paritygate.api import RunResult
 from paritygate.core.events import Event, Observer, Prepared
@@ -26,6 +27,7 @@ def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
     Raises:
         ParityError: it could not be judged, or standard output can't be written.
     """
+    start = Path.cwd()  # a model's code may go elsewhere
     with watch(name) as draw:
 
         def observe(event: Event) -> None:
@@ -38,5 +40,10 @@ def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
         print_json(result.summary)
     else:
         with output():
-            show(render_report(result.summary, result.folder))
+            show(render_report(result.summary, _seen_from(start, result.folder)))
     return result
+
+
+def _seen_from(start: Path, folder: Path | None) -> Path | None:
+    """A run folder as one would type it in the folder that the command was given in."""
+    return folder.relative_to(start) if folder and folder.is_relative_to(start) else folder

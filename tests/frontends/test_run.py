@@ -7,9 +7,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.frontends.command import COMMAND, environment, execute, invoke, on_terminal
-from tests.frontends.plans import make_models, make_plan, make_recordings
+from tests.frontends.plans import make_models, make_plan, make_recordings, scores
+from tests.packs import write_pack
 
 from paritygate import api
 from paritygate.core.errors import GoldenError
@@ -225,6 +227,33 @@ def test_a_value_nested_deeply_is_no_fault_of_ours(tmp_path: Path) -> None:
     result = invoke("run", make_plan(tmp_path), "--set", "golden=" + "[" * 20_000)
     assert result.exit_code == 2
     assert "paritygate itself failed" not in result.stderr
+
+
+FUNCTIONS = (
+    "def ref(d):\n    return {'y': d['x'] * 2}\n\ndef cand(d):\n    return {'y': d['x'] + d['x']}\n"
+)
+
+
+@pytest.mark.parametrize("cand", [("fns:cand",), ("x:y", "call")])
+@pytest.mark.parametrize("saved", ["plans/deep/p.toml", "p.toml"])
+def test_a_saved_plan_finds_the_functions_of_the_folder_it_was_saved_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cand: tuple[str, ...], saved: str
+) -> None:
+    work = tmp_path / "work"
+    (work / "pkg").mkdir(parents=True)
+    (work / "plans" / "deep").mkdir(parents=True)
+    for path in ("fns.py", "pkg/fns.py", "pkg/__init__.py"):
+        (work / path).write_text(FUNCTIONS)
+    write_pack(work / "golden.arrow", np.arange(8), {"x": scores()[:8]})
+    monkeypatch.chdir(work)
+    args = ["run", "--ref", "fns:ref", "--cand", cand[0], "--golden", "golden.arrow"]
+    if "call" in cand:
+        args += ["--set", 'runners.candidate={kind = "python", call = "fns:cand"}']
+    direct = invoke(*args, *TOLERANCE, "--save-plan", saved)
+    assert direct.exit_code == 0, direct.stderr
+    monkeypatch.chdir(tmp_path)
+    again = invoke("run", work / saved)
+    assert again.exit_code == 0, again.stderr
 
 
 def test_a_saved_plan_is_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,14 @@ def forked(d):
         os._exit(0)
     os._exit(0)
 
+def ignoring(d):
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))
+    waiting(d)
+
+def obeying(d):
+    ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.CDLL(None)._exit)
+    waiting(d)
+
 def waiting(d):
     open("started-" + str(os.getpid()), "w").close()
     time.sleep(120)
@@ -148,10 +156,32 @@ def test_being_told_to_end_ends_the_child_too(folder: Path, number: signal.Signa
     process = start(folder, "waiting", "--json")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == f"ended by {number.name}; no verdict\n"
+    assert process.returncode == {"SIGTERM": 143, "SIGHUP": 129}[number.name]
+    assert err == f"stopped from outside by {number.name}; no verdict\n"
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
     assert list((folder / "runs").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_function_that_ignores_being_told_is_ended_when_it_is_told_again(folder: Path) -> None:
+    process = start(folder, "ignoring", "--json")
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (143, "stopped from outside by SIGTERM; no verdict\n")
+    assert json.loads(out)["verdict"] == "unjudged"
+
+
+@pytest.mark.slow
+def test_a_function_that_exits_when_it_is_told_to_end_was_stopped_from_outside(
+    folder: Path,
+) -> None:
+    process = start(folder, "obeying")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (143, "stopped from outside by SIGTERM; no verdict\n")
 
 
 @pytest.mark.slow

@@ -93,7 +93,9 @@ def unjudged_summary(error: ParityError) -> dict[str, Any]:
     if isinstance(error, PlanError):
         reasons = [{"code": error.code, "message": str(p)} for p in error.problems]
     else:
-        reasons = [{"code": error.code, "message": str(error)}]
+        detail = getattr(error, "detail", "")
+        told = {"code": error.code, "message": str(error)}
+        reasons = [{**told, "detail": detail} if detail else told]
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": Verdict.UNJUDGED.value,

@@ -66,15 +66,23 @@ class RunnerLoadError(ParityError):
         is_plan_fault: true when the plan or this machine is at fault (unknown option, a provider
             that isn't in the build, a plan that contradicts the model): exit 2 on either side.
             Otherwise a candidate that doesn't load is a hold and a reference is exit 2.
+        detail: all that the runtime said, where the message is shorter.
     """
 
     code = "runner.load_failed"
 
     def __init__(
-        self, runner: str, message: str, *, is_plan_fault: bool = False, code: str | None = None
+        self,
+        runner: str,
+        message: str,
+        *,
+        is_plan_fault: bool = False,
+        code: str | None = None,
+        detail: str = "",
     ) -> None:
         super().__init__(message)
         self.runner = runner
+        self.detail = detail
         self.is_plan_fault = is_plan_fault
         if code is not None:
             self.code = code
@@ -100,7 +108,15 @@ class FolderError(ParityError):
 
 
 class Interrupted(ParityError):  # noqa: N818 - the word that users know
-    """The run was stopped from outside before its verdict."""
+    """The run was stopped from outside before its verdict.
+
+    Attributes:
+        exit_code: 128 and the signal's number, as shells and supervisors have it: 130 for SIGINT.
+    """
 
     code = "run.interrupted"
     exit_code = 130
+
+    def __init__(self, message: str, signal: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal

@@ -53,6 +53,7 @@ class Reason:
         count: samples (or elements, see `message`) concerned; None where it isn't counted.
         ids: the first few sample ids.
         next: what to look at next.
+        detail: all that a runtime said, where the message is shorter; for the summary only.
     """
 
     code: str
@@ -63,3 +64,4 @@ class Reason:
     count: int | None = None
     ids: tuple[int | str, ...] = ()
     next: str = ""
+    detail: str = ""

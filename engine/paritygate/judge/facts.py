@@ -23,6 +23,7 @@ class SideFacts:
         identity: digest, equal for two runners that are the same thing; "" where it didn't load.
         findings: what holds the run whatever the numbers say.
         load_failure: code and text of why it didn't load; None if it did.
+        load_detail: all that the runtime said of it, where the text is shorter.
         facts: what is known of it, for the list of what was not judged.
     """
 
@@ -31,6 +32,7 @@ class SideFacts:
     findings: Sequence[Finding] = ()
     load_failure: tuple[str, str] | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+    load_detail: str = ""
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
             text if text.startswith("runner ") else f"runner {side.name!r}: {text}",
             stage=name,
             next="mend the model or its options; the stage can't be judged without it",
+            detail=side.load_detail,
         )
     if failed:
         yield Reason("stage.not_run", f"stage {name!r} was not run", stage=name)

@@ -8,6 +8,7 @@ from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import Reason
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.suggest import suggest_view
+from paritygate.runners.ort_text import shorten
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.extremes import Extreme
 from paritygate.tally.output import OutputTally
@@ -103,7 +104,7 @@ def _message(
         return f"{total} are missing from the {subject}'s recording ({side.name!r})"
     if rule == "runner.error":
         error = tally.errors.get(subject)
-        text = f"; first: {error.text}" if error is not None else ""
+        text = f"; first: {shorten(error.text)}" if error is not None else ""
         return f"the {subject} ({side.name!r}) raised for {total}{text}"
     if rule == "sample.rejected":
         return f"{total} were rejected: an input is out of range, NaN or infinite"

@@ -249,7 +249,8 @@ def _stage_tally(ready: Preparation, tally: Tally, stage: Stage) -> StageTally |
 def _side(ready: Preparation, name: str) -> SideFacts:
     failure = ready.load_failures.get(name)
     if failure is not None:
-        return SideFacts(name, load_failure=(failure.code, str(failure)))
+        told = failure.code, str(failure)
+        return SideFacts(name, load_failure=told, load_detail=failure.detail)
     runner = ready.prepared.runners.get(name)
     if runner is None:
         return SideFacts(name)

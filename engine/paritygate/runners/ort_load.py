@@ -12,6 +12,7 @@ from typing import Any
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_options import CPU, Options
+from paritygate.runners.ort_text import shorten, whole_text
 
 # Concurrent creation of sessions isn't documented as safe.
 _CREATING = threading.Lock()
@@ -30,7 +31,6 @@ _EXTRAS = {
     "TensorrtExecutionProvider": "paritygate[gpu]",
     "OpenVINOExecutionProvider": "paritygate[openvino]",
 }
-_TEXT_LIMIT = 600
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,16 @@ def _create(runner: str, ort: Any, path: Path, options: Options) -> Any:
         )
         session.disable_fallback()
     except Exception as e:  # onnxruntime's classes have no common base of their own
-        text = " ".join(str(e).split())[:_TEXT_LIMIT]
+        text = whole_text(e)
         is_option = "provider option" in text.lower()
         code = "placement.downgraded" if "fallback to CPU EP has been" in text else None
         raise RunnerLoadError(
             runner,
             f"runner {runner!r}: ONNX Runtime {ort.__version__} doesn't load {path}: "
-            f"{type(e).__name__}: {text}",
+            f"{shorten(text)}",
             is_plan_fault=is_option,
             code=code,
+            detail=text,
         ) from None
     return session
 
@@ -182,7 +183,7 @@ def _session_options(ort: Any, options: Options) -> Any:
         "sequential": modes.ORT_SEQUENTIAL,
         "parallel": modes.ORT_PARALLEL,
     }[options.execution_mode]
-    made.log_severity_level = 3
+    made.log_severity_level = 4  # what is raised says it, and says it once
     for key, value in options.config_entries().items():
         made.add_session_config_entry(key, value)
     if _wants_placement(options):

@@ -15,9 +15,9 @@ from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.ort_probe import BatchProbe
+from paritygate.runners.ort_text import whole_text
 from paritygate.runners.ort_wiring import Wiring
 
-_TEXT_LIMIT = 600
 _Key = tuple[tuple[int, ...], ...]
 
 
@@ -73,9 +73,8 @@ class OrtSession(RunnerSession):
                 self._first_run(inference, slot)
             problem = self._probe.look(inference, arrays, slot.views, batch.size)
         except Exception as e:  # onnxruntime's classes have no common base of their own
-            text = " ".join(str(e).split())[:_TEXT_LIMIT]
             where = describe_batch(self.runner.name, batch)
-            raise RunnerError(f"{where}: ONNX Runtime: {type(e).__name__}: {text}") from None
+            raise RunnerError(f"{where}: ONNX Runtime: {whole_text(e)}") from None
         if problem:
             free.append(slot)
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")

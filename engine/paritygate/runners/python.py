@@ -47,7 +47,8 @@ class Options(RunnerOptions):
     """`[runners.NAME]` of kind `python`.
 
     Attributes:
-        call: `module:function`, looked up in the plan's folder first.
+        call: `module:function`, looked up in `folder` first.
+        folder: where that is, relative to the plan's folder; None: the plan's folder itself.
         batch_size: rows of a batch; None: 256.
         outputs: names of the outputs, in order, needed where the function returns a plain array
             or a sequence of arrays.
@@ -56,6 +57,7 @@ class Options(RunnerOptions):
     """
 
     call: StrictStr
+    folder: StrictStr | None = None
     batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
     outputs: tuple[StrictStr, ...] = ()
     thread_safe: StrictBool = False
@@ -179,7 +181,8 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     """
     options = cast(Options, spec.options)
     where = f"runners.{spec.name}.call"
-    found = find_function(spec.name, where, options.call, context.folder)
+    folder = context.folder / (options.folder or "")
+    found = find_function(spec.name, where, options.call, folder)
     size = options.batch_size or DEFAULT_BATCH_SIZE
     facts: dict[str, object] = {
         "call": options.call,

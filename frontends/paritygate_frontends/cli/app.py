@@ -20,7 +20,7 @@ from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
     "Exit codes: 0 release, 1 hold, 2 could not judge, 3 incomplete (clean, but the plan asks for "
-    "more), 130 interrupted."
+    "more), 130 interrupted (143 by SIGTERM, 129 by SIGHUP)."
 )
 _BAD_USAGE: Any = typer.BadParameter.__bases__[0]  # click's, or the copy of it that typer brings
 

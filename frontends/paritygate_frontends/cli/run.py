@@ -231,16 +231,34 @@ def _moved(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def _moved_runner(given: Any, path: Path) -> Any:
     if isinstance(given, Mapping):
         moved = {key: _seen_from(given[key], path) for key in ("model", "path") if key in given}
-        return {**given, **moved}
+        call = given.get("call", given.get("model"))
+        return {**given, **moved, **_moved_folder(call, given.get("folder", "."), path)}
+    folder = _moved_folder(given, ".", path)
+    if folder:
+        return {"kind": "python", "call": given, **folder}
     return given if given in NO_FILES else _seen_from(given, path)
+
+
+def _moved_folder(call: Any, folder: str, path: Path) -> dict[str, str]:
+    """Where a function's module is found, where that isn't the folder of the plan's file."""
+    if not isinstance(call, str) or not _is_function(call):
+        return {}
+    module = Path(folder, call.partition(":")[0].partition(".")[0])
+    is_here = module.is_dir() or module.with_suffix(".py").is_file()
+    if not is_here or Path(folder).resolve() == path.resolve().parent:
+        return {}
+    return {"folder": _seen_from(folder, path)}
+
+
+def _is_function(text: str) -> bool:
+    return ":" in text and not Path(text).exists()
 
 
 def _seen_from(paths: Any, path: Path) -> Any:
     """A path, or each of a list, as seen from a file's folder; functions stay as they are."""
     if isinstance(paths, list):
         return [_seen_from(text, path) for text in paths]
-    is_function = ":" in paths and not Path(paths).exists()
-    if is_function or Path(paths).is_absolute():
+    if _is_function(paths) or Path(paths).is_absolute():
         return paths
     return os.path.relpath(paths, path.resolve().parent)
 

@@ -65,8 +65,8 @@ def supervise(work: Callable[[], int], args: Sequence[str]) -> int:
         args: the command line, for `--json`.
 
     Returns:
-        The exit code: the work's own; 2 if its process ended otherwise; 130 if a signal to this
-        process ended it.
+        The exit code: the work's own; 2 if its process ended otherwise; 128 and the number of the
+        signal to this process that ended it.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -167,8 +167,9 @@ class _Watch:
             os.kill(self.child, signal.SIGKILL)
 
     def _terminate(self, number: int, _frame: FrameType | None) -> None:
+        is_deaf = self.ended_by is not None  # a model's code may ignore the first one
         self.ended_by = signal.Signals(number)
-        os.kill(self.child, number)
+        os.kill(self.child, signal.SIGKILL if is_deaf else number)
 
     def _say_stopping(self, _signal: int, _frame: FrameType | None) -> None:
         if _SAID not in self.records():
@@ -201,8 +202,9 @@ def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseExceptio
 
     if watch.ended_by is signal.SIGINT:
         return Interrupted("interrupted; no verdict")
-    if watch.ended_by is not None and os.WIFSIGNALED(status):
-        return Interrupted(f"ended by {watch.ended_by.name}; no verdict")
+    if watch.ended_by is not None:
+        name = watch.ended_by.name
+        return Interrupted(f"stopped from outside by {name}; no verdict", watch.ended_by)
     when = "while models ran" if was_running else "before the first batch"
     if os.WIFEXITED(status):
         return CrashedError(

@@ -28,4 +28,5 @@ CASES: tuple[Case, ...] = (
     Join("strings"),
     Memory("same order"),
     Memory("shuffled"),
+    Memory("all failing"),
 )

@@ -13,6 +13,7 @@ from tests.packs import write_pack
 
 from paritygate.core.errors import FolderError, GoldenError
 from paritygate.golden import ids as ids_module
+from paritygate.golden import pack as pack_module
 from paritygate.golden.pack import GoldenPack, open_pack
 
 INTS = st.one_of(st.integers(-5, 30), st.integers(-(2**63), 2**63 - 1))
@@ -56,14 +57,25 @@ def first_rows(ids: list) -> dict:
     per_batch=st.integers(1, 20),
     step=st.sampled_from([3, 65_536]),
     collide=st.sampled_from([0, 1, 3]),
+    is_large=st.booleans(),
     data=st.data(),
 )
 def test_scan_and_index_agree_with_a_dict(
-    ids: list, files: int, per_batch: int, step: int, collide: int, data: st.DataObject
+    ids: list,
+    files: int,
+    per_batch: int,
+    step: int,
+    collide: int,
+    is_large: bool,
+    data: st.DataObject,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as name:
         patch.setattr(ids_module, "_STEP", step)
         patch.setattr(ids_module, "_BUCKET", step)
+        if is_large:
+            for module in (ids_module, pack_module):
+                patch.setattr(module, "_RESIDENT", 0)
+            patch.setattr(ids_module, "_FEW", 1)
         if collide:
             patch.setattr(ids_module, "hash_string", lambda text: (len(text) % collide) << 62)
         pack = write(Path(name), ids, files, per_batch)

@@ -92,3 +92,41 @@ def test_peak_memory_is_flat(tmp_path: Path, order: str, container: Container) -
     assert max(grown[1]) < most, told
     assert grown[1][1] - grown[0][1] < 40, told
     assert grown[1][2] - grown[0][2] < 20, told
+
+
+FIND = """
+import json, sys
+from pathlib import Path
+from paritygate.golden.pack import open_pack
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+
+before = peak()
+with open_pack([sys.argv[1]], Path(".")) as pack:
+    scan = pack.scan_ids(allow_duplicates=True)
+told = [[found.id, found.first_row, found.row] for found in scan.first_duplicates]
+print(json.dumps([scan.duplicates, told, peak() - before]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_duplicates_far_apart_are_found_in_little_memory(tmp_path: Path, kind: str) -> None:
+    samples = 4_000_000
+    ids = np.random.default_rng(2).permutation(samples)
+    ids[samples - 10] = ids[3]
+    path = tmp_path / "ids.arrow"
+    schema = pa.schema({"sample_id": pa.int64() if kind == "int64" else pa.string()})
+    with pa.ipc.new_file(path, schema) as writer:
+        for start in range(0, samples, 65_536):
+            part = pa.array(ids[start : start + 65_536]).cast(schema.field(0).type)
+            writer.write(pa.record_batch([part], schema=schema))
+    done = subprocess.run(
+        [sys.executable, "-c", FIND, str(path)], capture_output=True, text=True, check=True
+    )
+    count, told, grown = json.loads(done.stdout)
+    id_ = int(ids[3]) if kind == "int64" else str(ids[3])
+    assert (count, told) == (1, [[id_, 3, samples - 10]])
+    assert grown < 100, f"MiB above the start; the index alone is {16 * samples >> 20}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,12 +25,15 @@ if TYPE_CHECKING:
 
 MAX_SLICE_VALUES = 1_000
 _STEP = 65_536
-_RESIDENT = 64 << 20
+_RESIDENT = 16 << 20
 _BUCKET = 1 << 18
+_FEW = 128  # ids that are looked up without going through the index part by part
+_AROUND = 64 << 10  # what the kernel maps around each page that is asked for
 _TOLD = 10
 
 Rows = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,8 @@ def scan_ids(pack: GoldenPack) -> tuple[IdScan, IdIndex | None]:
     if is_ascending:
         return IdScan(pack.samples, True, slice_values=slice_values), None
     index = HashIndex(pack)
-    duplicates = sorted(index.duplicates(), key=lambda found: found.row)
-    scan = IdScan(pack.samples, False, len(duplicates), tuple(duplicates[:_TOLD]), slice_values)
-    return scan, index
+    count, first = index.duplicates()
+    return IdScan(pack.samples, False, count, first, slice_values), index
 
 
 def build_index(pack: GoldenPack, is_ascending: bool) -> IdIndex:
@@ -129,6 +133,8 @@ class AscendingIndex:
             at = np.minimum(np.searchsorted(there, ordered[part]), len(there) - 1)
             hit = there[at] == ordered[part]
             found[order[part[hit]]] = at[hit] + low
+            if self._pack.is_large:
+                self._pack.done_with(low, high)
         return found
 
     def close(self) -> None:
@@ -139,7 +145,8 @@ class HashIndex:
     """Keys and rows sorted by key, in an unlinked temporary file of 16 bytes a sample.
 
     The key of an int is a bijection of it; that of a string is a 64-bit hash, so that the string
-    itself is compared after each look-up.
+    itself is compared after each look-up. The upper bits of a key are its bucket. Of a large index
+    no more than a few buckets are in memory at once.
     """
 
     def __init__(self, pack: GoldenPack) -> None:
@@ -156,10 +163,9 @@ class HashIndex:
         self._rows: Rows = np.frombuffer(self._map, np.int64, samples, offset=8 * samples)
         bits = max(1, math.ceil(math.log2(max(2, samples / _BUCKET))))
         self._shift = np.uint64(64 - bits)
-        self._ends = np.cumsum(self._count(1 << bits))
+        self._ends = np.concatenate([[0], np.cumsum(self._count(1 << bits))])
         self._fill()
         self._sort()
-        self._relax()
 
     def rows(self, ids: Ids) -> Rows:
         """Position of each id, -1 where the pack doesn't have it; the first of duplicates."""
@@ -167,38 +173,76 @@ class HashIndex:
         found = np.full(len(ids), -1, np.int64)
         keys = keys_of(ids)
         order = np.argsort(keys, kind="stable")
-        at = np.empty(len(ids), np.int64)
-        at[order] = np.searchsorted(self._keys, keys[order])
-        left = np.arange(len(ids))
-        while len(left):
-            left = left[at[left] < len(self._keys)]
-            left = left[self._keys[at[left]] == keys[left]]
-            rows = self._rows[at[left]]
-            hit = np.ones(len(left), bool)
-            if not self._is_exact:
-                hit = self._pack.take_ids(rows) == ids[left]
-            found[left[hit]] = rows[hit]
-            left = left[~hit]
-            at[left] += 1
-        self._relax()
+        if len(ids) <= _FEW:
+            self._find(ids, keys, order, 0, len(self._keys), found)
+            return found
+        buckets = self._buckets(keys[order])
+        cuts = np.flatnonzero(np.diff(buckets)) + 1
+        for part in np.split(order, cuts):
+            bucket = int(self._buckets(keys[part[:1]])[0])
+            low, high = self._ends[bucket : bucket + 2].tolist()
+            self._find(ids, keys, part, low, high, found)
         return found
 
-    def duplicates(self) -> Iterator[Duplicate]:
-        """Every row whose id occurs in an earlier row."""
-        low = 0
-        for high in self._ends.tolist():
-            keys, rows = self._keys[low:high], self._rows[low:high]
+    def _find(self, ids: Ids, keys: Keys, left: Rows, low: int, high: int, found: Rows) -> None:
+        """Look up `ids[left]`, sorted by key, in a part of the index."""
+        there, rows = self._keys[low:high], self._rows[low:high]
+        at = np.searchsorted(there, keys[left])
+        while len(left):
+            is_in = at < len(there)
+            left, at = left[is_in], at[is_in]
+            is_same = there[at] == keys[left]
+            left, at = left[is_same], at[is_same]
+            hit = np.ones(len(left), bool)
+            if not self._is_exact:
+                hit = self._pack.take_ids(rows[at]) == ids[left]
+            found[left[hit]] = rows[at[hit]]
+            left, at = left[~hit], at[~hit] + 1
+        self._relax(low, high)
+
+    def duplicates(self) -> tuple[int, tuple[Duplicate, ...]]:
+        """How many rows have an id that occurs in an earlier row, and the first ten by row."""
+        count = 0
+        first: list[Duplicate] = []
+        for low, high in pairwise(self._ends.tolist()):
+            keys = self._keys[low:high]
             again = np.zeros(len(keys), bool)
             again[1:] = keys[1:] == keys[:-1]
-            run = again.copy()
-            run[:-1] |= again[1:]
-            seen: dict[int | str, int] = {}
-            ids = self._pack.take_ids(rows[run])
-            for id_, row in zip(ids.tolist(), rows[run].tolist(), strict=True):
+            if again.any():
+                tell = self._same_ints if self._is_exact else self._same_strings
+                more, told = tell(again, self._rows[low:high])
+                count += more
+                first = heapq.nsmallest(_TOLD, [*first, *told], key=lambda found: found.row)
+            self._relax(low, high)
+        return count, tuple(first)
+
+    def _same_ints(self, again: Flags, rows: Rows) -> tuple[int, list[Duplicate]]:
+        """Duplicates of a bucket in which equal keys are equal ids; the first ten."""
+        places = np.flatnonzero(again)
+        lowest = places[np.argsort(rows[places], kind="stable")[:_TOLD]]
+        starts = np.maximum.accumulate(np.where(again, 0, np.arange(len(again))))
+        told = [
+            Duplicate(int(self._pack.ids(row, row + 1)[0]), int(rows[starts[at]]), row)
+            for at, row in zip(lowest.tolist(), rows[lowest].tolist(), strict=True)
+        ]
+        return len(places), told
+
+    def _same_strings(self, again: Flags, rows: Rows) -> tuple[int, list[Duplicate]]:
+        """Duplicates of a bucket in which ids of equal keys may differ; the first ten."""
+        run = again.copy()
+        run[:-1] |= again[1:]
+        count, told = 0, list[Duplicate]()
+        seen: dict[int | str, int] = {}
+        places = np.flatnonzero(run)
+        for at in range(0, len(places), _STEP):
+            part = rows[places[at : at + _STEP]]
+            for id_, row in zip(self._pack.take_ids(part).tolist(), part.tolist(), strict=True):
                 first = seen.setdefault(id_, row)
                 if first != row:
-                    yield Duplicate(id_, first, row)
-            low = high
+                    count += 1
+                    told.append(Duplicate(id_, first, row))
+            told = heapq.nsmallest(_TOLD, told, key=lambda found: found.row)
+        return count, told
 
     def close(self) -> None:
         """Let go of the file."""
@@ -212,10 +256,11 @@ class HashIndex:
             counts += np.bincount(
                 self._buckets(keys_of(self._pack.ids(start, stop))), None, buckets
             )
+            self._pack.done_until(stop)
         return counts
 
     def _fill(self) -> None:
-        cursor = np.concatenate([[0], self._ends[:-1]])
+        cursor = self._ends[:-1].copy()
         for start, stop in self._pack.batch_spans(_STEP):
             keys = keys_of(self._pack.ids(start, stop))
             buckets = self._buckets(keys)
@@ -225,21 +270,26 @@ class HashIndex:
             at = (cursor - ahead)[buckets[order]] + np.arange(len(keys))
             self._keys[at], self._rows[at] = keys[order], order + start
             cursor += counts
+            self._relax(0, len(self._keys))
             self._pack.done_until(stop)
 
     def _sort(self) -> None:
         """Sort each bucket by key; rows of equal keys stay in ascending order."""
-        low = 0
-        for high in self._ends.tolist():
+        for low, high in pairwise(self._ends.tolist()):
             order = np.argsort(self._keys[low:high], kind="stable")
             self._keys[low:high] = self._keys[low:high][order]
             self._rows[low:high] = self._rows[low:high][order]
-            low = high
+            self._relax(low, high)
 
-    def _relax(self) -> None:
-        """Keep a large index in its file rather than in this process."""
-        if len(self._map) > _RESIDENT and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+    def _relax(self, low: int, high: int) -> None:
+        """Keep a part of a large index in its file rather than in this process."""
+        if len(self._map) <= _RESIDENT or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        for start in (0, 8 * len(self._keys)):
+            begin = max(0, start + 8 * low - _AROUND)
+            begin -= begin % mmap.PAGESIZE
+            end = min(len(self._map), start + 8 * high + _AROUND)
+            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
     def _buckets(self, keys: Keys) -> Rows:
         return (keys >> self._shift).astype(np.int64)

@@ -27,8 +27,8 @@ from paritygate.golden.source import Source, reading
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
 
 _T = TypeVar("_T")
-_WINDOW = 16 << 20
-_RESIDENT = 64 << 20
+_WINDOW = 4 << 20
+_RESIDENT = 32 << 20
 _DROPPED_AT_ONCE = 8 << 20
 _ID_BYTES = 64
 
@@ -143,6 +143,11 @@ class GoldenPack:
     def samples(self) -> int:
         """Rows over all files."""
         return self._starts[-1]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether what was looked at in passing has to be let go of at once."""
+        return self._bytes > _RESIDENT
 
     def ids(self, start: int, stop: int) -> Ids:
         """Ids of samples `[start, stop)`: int64, or object holding str.
@@ -412,14 +417,13 @@ class GoldenPack:
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
         step = max(1, _WINDOW // max(1, row_bytes))
-        is_large = self._bytes > _RESIDENT
         at = 0
         while at < len(rows):
             low = int(ordered[at])
             number = bisect_right(self._starts, low) - 1
             end = int(np.searchsorted(ordered, min(low + step, self._starts[number + 1])))
             yield order[at:end], low, int(ordered[end - 1]) + 1
-            if is_large:
+            if self.is_large:
                 before = int(ordered[at - 1]) if at else 0
                 after = int(ordered[end]) if end < len(rows) else self.samples
                 self._drop(before, after)

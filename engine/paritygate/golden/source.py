@@ -17,6 +17,7 @@ from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
 
 _PAGE = mmap.PAGESIZE
+_AROUND = 64 << 10
 _KEPT_BATCHES = 8
 _KEPT_UNPACKED = 2
 _DAMAGE = (
@@ -214,8 +215,9 @@ def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
 
 
 def _drop_bytes(mapped: mmap.mmap, low: int, high: int) -> None:
-    size = len(mapped)
+    """Let go of pages, with those around that the kernel mapped without being asked."""
+    low = max(0, low - _AROUND)
     low -= low % _PAGE
-    high = high if high == size else high - high % _PAGE
+    high = min(len(mapped), high + _AROUND)
     if high > low and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED, low, high - low)

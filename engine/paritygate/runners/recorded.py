@@ -244,6 +244,7 @@ class RecordedRunner(Runner):
                 at = np.flatnonzero(is_strange)
                 is_strange[at] = self._recording.index().rows(ids[at]) == at + start
             strange = ids[is_strange]
+            self._recording.done_with(start, stop)
             count += len(strange)
             first += strange[: _TOLD - len(first)].tolist()
         return IdCount(count, tuple(first))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.conformance import (
+    rows_consistency,
     rows_decisions,
     rows_doors,
     rows_exits,
@@ -132,6 +133,7 @@ ROWS: tuple[Case, ...] = (
     *rows_live.ROWS,
     *rows_doors.ROWS,
     *rows_exits.ROWS,
+    *rows_consistency.ROWS,
     *rows_shapes.ROWS,
 )
 

@@ -201,3 +201,36 @@ def test_checks() -> None:
     lines = plain(render_checks([("ok", "a", "fine"), ("fail", "bb", "not [fine]")])).splitlines()
     assert lines == ["ok    a   fine", "fail  bb  not [fine]", "1 problem to mend"]
     assert plain(render_checks([("note", "", "x")])).splitlines() == ["note  x", "nothing to mend"]
+
+
+MORE = "more than is allowed"
+
+
+def test_runners_by_themselves_are_told_where_they_were_looked_at() -> None:
+    worst = {"value": 0.25, "ordinal": 3, "id": "a-3", "index": 0, "ref": 1.0, "cand": 1.25}
+    alike = {"good": True, "max_abs_error": {**worst, "value": 0.0}}
+    found = {
+        "samples": 1024,
+        "runners": {
+            "int8": {
+                "size": 32,
+                "at": {
+                    "1": {"score": {"good": False, "max_abs_error": worst}, "mask": alike},
+                    "8": {"error": "too few"},
+                },
+            },
+            "source": {"size": None, "at": {}, "not_checked": "it computes nothing"},
+        },
+        "recorded": {"conversion": {"score": {"good": False, "layouts": ["a", "b"]}}},
+    }
+    lines = report({**summaries.release(), "consistency": found})
+    at = lines.index("Runners by themselves over 1,024 samples of the pack")
+    assert lines[at + 1 : at + 5] == [
+        "  int8 at batch size 1 against 32: score differs by up to 0.25 (id a-3), " + MORE,
+        "  int8 at batch size 1 against 32: mask is the same",
+        "  int8 at batch size 8 against 32: raised",
+        "  reference of conversion against recorded outputs: score has another dtype or shape",
+    ]
+    nothing = {"samples": 0, "runners": {}, "recorded": {}}
+    lines = report({**summaries.release(), "consistency": nothing})
+    assert not any("by themselves" in line for line in lines)

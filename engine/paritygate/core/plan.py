@@ -189,7 +189,15 @@ def _cross_check(data: Mapping[str, Any], specs: Mapping[str, Any]) -> list[Prob
     stages = data.get("stages")
     if not isinstance(runners, Mapping) or not isinstance(stages, list):
         return []
-    problems, names = [], []
+    budgets = data.get("batch_coupling")
+    problems = [
+        Problem(
+            f"batch_coupling.{name}", f"no runner is named {name!r}{did_you_mean(name, runners)}"
+        )
+        for name in (budgets if isinstance(budgets, Mapping) else ())
+        if name not in runners
+    ]
+    names = []
     for i, stage in enumerate(stages):
         if not isinstance(stage, Mapping):
             continue

@@ -204,6 +204,7 @@ class BatchDim(_Table):
     sizes: list[Annotated[StrictInt, Field(ge=1)]] | None = None
     min: Annotated[StrictInt, Field(ge=1)] | None = None
     max: Annotated[StrictInt, Field(ge=1)] | None = None
+    check_samples: Annotated[StrictInt, Field(ge=0)] = 1_024
 
     @model_validator(mode="after")
     def _one_form(self) -> BatchDim:
@@ -225,11 +226,23 @@ class BatchDim(_Table):
             return size in self.sizes
         return int(self.min or 1) <= size <= int(self.max or 1)
 
+    def besides(self, size: int) -> list[int]:
+        """Approved sizes besides this one; of a range its ends."""
+        sizes = self.sizes or [int(self.min or 1), int(self.max or 1)]
+        return sorted(set(sizes) - {size})
+
     def padded(self, valid: int, full: int) -> int:
         """Rows that a tail of `valid` samples is padded to, at most `full`."""
         if self.sizes is not None:
             return min((s for s in self.sizes if s >= valid), default=full)
         return min(full, max(valid, int(self.min or 1)))
+
+
+class BudgetTable(_Table):
+    """`[batch_coupling.RUNNER] OUTPUT`: how far answers at two batch sizes may differ."""
+
+    atol: Annotated[StrictNumber, Field(ge=0)]
+    rtol: Annotated[StrictNumber, Field(ge=0, lt=1)]
 
 
 class DimsTable(_Table):
@@ -257,6 +270,7 @@ class PlanTable(_Table):
     runners: dict[StrictStr, Any]
     stages: list[StageTable] = Field(min_length=1)
     decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
+    batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default_factory=dict)
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
     meta: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -329,6 +343,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("stages", None, "default"), ToleranceTable),
     (("stages", None, "outputs", None), ToleranceTable),
     (("decisions", None), DecisionTable),
+    (("batch_coupling", None, None), BudgetTable),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
-_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips")
+_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips", "batch_coupling")

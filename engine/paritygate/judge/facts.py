@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.runners.base import Finding
+from paritygate.tally.coupling import Consistency
 from paritygate.tally.stage import StageTally
 
 SampleId = int | str
@@ -57,6 +58,7 @@ class RunFacts:
         locate: ordinal -> sample id.
         changed: files that were written, replaced or removed while they were judged.
         notes: further things that were not judged.
+        consistency: what the runners did by themselves.
     """
 
     plan: Plan
@@ -66,6 +68,7 @@ class RunFacts:
     locate: Locate
     changed: Sequence[str] = ()
     notes: Sequence[str] = ()
+    consistency: Consistency = field(default_factory=Consistency)
 
 
 @dataclass(frozen=True)

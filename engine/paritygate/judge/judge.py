@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import sentences
+from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.unjudged import list_not_judged
 from paritygate.tally.decision import DecisionTally
@@ -22,6 +23,11 @@ def judge(facts: RunFacts) -> Judgement:
         found = list(_judge_stage(facts, stage))
         reasons += found
         verdicts[stage.stage.name] = Verdict.HOLD if found else Verdict.RELEASE
+    for runner, reason in judge_consistency(facts):
+        reasons.append(reason)
+        for stage in facts.stages:
+            if runner in (stage.stage.reference, stage.stage.candidate):
+                verdicts[stage.stage.name] = Verdict.HOLD
     if facts.changed:
         reasons.append(_changed(facts))
         verdicts = dict.fromkeys(verdicts, Verdict.HOLD)

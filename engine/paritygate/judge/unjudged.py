@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from paritygate.judge.consistency import list_unchecked
 from paritygate.judge.facts import RunFacts, StageFacts
 
 
@@ -22,7 +23,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     yield from _inputs(facts)
     yield from facts.notes
     yield "placement: which operators ran on which provider was not observed"
-    yield "batch sizes: only the batch composition of this run, not others"
+    yield from list_unchecked(facts)
     yield "noise: how far each runner differs from itself was not measured"
     yield "latency: not measured"
 

@@ -17,12 +17,14 @@ from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Stats
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.pipeline.collect import Collector
+from paritygate.pipeline.consistency import check_consistency
 from paritygate.pipeline.drive import drive
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
-from paritygate.pipeline.report import build_summary
+from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.runners.environment import describe_environment
+from paritygate.tally.coupling import Consistency
 from paritygate.tally.stage import StageTally, Tally
 
 _T = TypeVar("_T")
@@ -147,14 +149,18 @@ def run_prepared(
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
     tally = _drive(ready, options, collector)
+    checking = time.perf_counter()
+    consistency = check_consistency(ready, is_cut=bool(options.cuts))
+    checked_s = time.perf_counter() - checking
     digests = _file_digests(pending)
-    judgement = judge(_facts(ready, tally))
+    judgement = judge(_facts(ready, tally, consistency))
     shards = collector.write() if folder is not None else {}
     timing = {
         "read_s": collector.seconds.read,
         "reference_s": _seconds(ready, collector, "reference"),
         "candidate_s": _seconds(ready, collector, "candidate"),
         "compare_s": collector.seconds.compare,
+        "consistency_s": checked_s,
         "wall_s": time.perf_counter() - started,
         "startup_s": startup_s,
     }
@@ -168,6 +174,7 @@ def run_prepared(
         timing,
         options.stats,
     )
+    summary["consistency"] = describe_consistency(ready, consistency)
     return Outcome(judgement, summary, None, tally)
 
 
@@ -213,7 +220,7 @@ def _seconds(ready: Preparation, collector: Collector, side: str) -> float:
     return sum(collector.seconds.run.get(name, 0.0) for name in names)
 
 
-def _facts(ready: Preparation, tally: Tally) -> RunFacts:
+def _facts(ready: Preparation, tally: Tally, consistency: Consistency) -> RunFacts:
     prepared = ready.prepared
     names = {s.stage.name: s.names for s in prepared.stages}
     stages = [
@@ -237,6 +244,7 @@ def _facts(ready: Preparation, tally: Tally) -> RunFacts:
         locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
         changed=tuple(changed),
         notes=list(note_unused(ready)),
+        consistency=consistency,
     )
 
 

@@ -21,10 +21,22 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     unused = prepared.unused_inputs()
     if unused:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
+    yield from _idle_budgets(ready)
     for stage in ready.selected:
         if ready.runs(stage):
             sides = [prepared.runners[name] for name in (stage.reference, stage.candidate)]
             yield from _ignored_in_vain(stage, sides)
+
+
+def _idle_budgets(ready: Preparation) -> Iterator[str]:
+    prepared = ready.prepared
+    for name, budgets in prepared.plan.table.batch_coupling.items():
+        runner = prepared.runners.get(name)
+        answered = runner.observed if runner is not None else None
+        for output in budgets:
+            if answered is not None and output not in answered:
+                hint = did_you_mean(output, sorted(answered))
+                yield f"batch_coupling.{name}: it answers no output {output!r}{hint}"
 
 
 def _ignored_in_vain(stage: Stage, sides: list[Runner]) -> Iterator[str]:

@@ -13,11 +13,11 @@ import numpy as np
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
-from paritygate.core.problems import did_you_mean
 from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.contract import input_contracts
 from paritygate.pipeline.layouts import check_layouts, plan_layout
+from paritygate.pipeline.names import check_names
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.registry import prepare_all
@@ -121,7 +121,7 @@ def prepare_plan(
         size = max(cuts, default=0) or _block_samples(pack, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
-        _check_ignored(plan, running, active)
+        check_names(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)
         prepared = Prepared(
@@ -270,25 +270,6 @@ def _check_constants(plan: Plan, runners: Mapping[str, Runner]) -> None:
         for name in plan.table.constants
         if name not in taken
     ]
-    if problems:
-        raise PlanError(problems, plan.source)
-
-
-def _check_ignored(plan: Plan, stages: Sequence[Stage], runners: Mapping[str, Runner]) -> None:
-    """Refuse to ignore what neither side answers, where both say what they answer."""
-    problems = []
-    for stage in stages:
-        sides = [runners[name].outputs for name in (stage.reference, stage.candidate)]
-        known = {name for side in sides if side is not None for name in side}
-        if None not in sides:
-            problems += [
-                Problem(
-                    f"stages.{stage.name}.ignore",
-                    f"neither side answers an output {name!r}{did_you_mean(name, sorted(known))}",
-                )
-                for name in stage.ignore
-                if name not in known
-            ]
     if problems:
         raise PlanError(problems, plan.source)
 

@@ -13,6 +13,7 @@ from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import Judgement
 from paritygate.pipeline.prepare import Preparation
 from paritygate.runfolder import SCHEMA_VERSION
+from paritygate.tally.coupling import Consistency, Measured
 from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import SliceTally, StageTally, Tally
 
@@ -172,3 +173,39 @@ def _max_error(ready: Preparation, tally: StageTally, decision: str) -> float | 
     if found is None or found.max_abs_error is None:
         return None
     return float(found.max_abs_error.value)
+
+
+def describe_consistency(ready: Preparation, found: Consistency) -> dict[str, Any]:
+    """What runners did by themselves: by runner and batch size, and against recorded outputs."""
+    runners: dict[str, Any] = {}
+    for name, check in found.runners.items():
+        at: dict[str, Any] = {str(size): {} for size in check.others}
+        for (size, output), measured in check.outputs.items():
+            at[str(size)][output] = _measured(ready, measured)
+        for size, text in check.errors.items():
+            at[str(size)] = {"error": text}
+        told: dict[str, Any] = {"size": check.size, "at": at}
+        runners[name] = {**told, "not_checked": check.why_not} if check.why_not else told
+    drift: dict[str, Any] = {}
+    for (stage, output), measured in found.drift.items():
+        drift.setdefault(stage, {})[output] = _measured(ready, measured)
+    return {"samples": found.samples, "runners": runners, "recorded": drift}
+
+
+def _measured(ready: Preparation, measured: Measured) -> dict[str, Any]:
+    allowed = {"atol": measured.allowed.atol, "rtol": measured.allowed.rtol}
+    figures: dict[str, Any] = {"good": measured.is_good, "allowed": allowed}
+    if measured.layouts is not None:
+        figures["layouts"] = list(measured.layouts)
+    if measured.tally is not None:
+        counted = measured.tally.figures()
+        for key in ("samples", "failing_samples", "max_abs_error", "max_excess"):
+            figures[key] = _with_id(ready, counted[key])
+    if measured.scaled is not None:
+        scaled = measured.scaled.figures()
+        figures["by_stage"] = {
+            "stage": measured.stage,
+            "failing_samples": scaled["failing_samples"],
+            "max_excess": _with_id(ready, scaled["max_excess"]),
+        }
+    return figures

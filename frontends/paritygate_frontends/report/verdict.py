@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from paritygate_frontends.report.consistency import render_consistency
 from paritygate_frontends.report.figures import clean, counted, seconds
 from paritygate_frontends.report.stage import render_stage
 
@@ -38,6 +39,7 @@ def render_report(
     for stage in summary.get("stages", []):
         yield Text()
         yield from render_stage(stage)
+    yield from render_consistency(summary.get("consistency") or {})
     not_judged = summary.get("not_judged", [])
     if not_judged:
         yield Text()
@@ -116,6 +118,7 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
                 ("reference_s", "reference"),
                 ("candidate_s", "candidate"),
                 ("compare_s", "compare"),
+                ("consistency_s", "batch sizes"),
             )
             if timing.get(key) is not None
         ]

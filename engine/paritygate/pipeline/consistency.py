@@ -1,0 +1,227 @@
+"""Runners by themselves: at every approved batch size, and against what the pack recorded.
+
+A part of the pack is run again: windows of consecutive samples, spread evenly over it, each as long
+as the largest batch, so that batches are made of the neighbours that they have in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from paritygate.comparison.rows import SampleRows
+from paritygate.core.errors import RunnerError
+from paritygate.core.plan import Stage
+from paritygate.core.policy import Tolerance
+from paritygate.core.tables import BatchDim
+from paritygate.core.tensors import Array, Block
+from paritygate.pipeline.batches import Cut
+from paritygate.pipeline.measure import Measure
+from paritygate.pipeline.prepare import Preparation
+from paritygate.pipeline.span import Prepared, read_block
+from paritygate.runners.base import Runner, RunnerSession
+from paritygate.tally.coupling import Consistency, SelfCheck
+from paritygate.tally.stage import Hits
+
+DEFAULT_SAMPLES = 1_024
+ANY_SIZE = 256  # samples of a window for runners that take any number
+_COMPUTE_NOTHING = ("recorded", "null")
+_NOT_RECORDED = (
+    "recorded outputs: the reference was not compared with those of the pack; check_samples is 0"
+)
+EXACT = Tolerance(nonfinite="match")
+
+Answers = Mapping[str, Sequence[Array]]
+
+
+def check_consistency(ready: Preparation, *, is_cut: bool) -> Consistency:
+    """Run a part of the pack at every approved size, and against recorded outputs.
+
+    Args:
+        ready: what stands ready; the run itself is over.
+        is_cut: whether the caller chose the batches, so that no other size is approved.
+    """
+    prepared = ready.prepared
+    checks = {name: _Check.of(prepared, r, is_cut=is_cut) for name, r in prepared.runners.items()}
+    recorded = dict(_recorded(prepared))
+    wanted = {name for name, check in checks.items() if check.others} | set(recorded)
+    samples = 0
+    if wanted and ready.blocks and prepared.stages:
+        longest = max(checks[name].longest for name in wanted)
+        with ExitStack() as stack:
+            sessions = {name: prepared.runners[name].session() for name in sorted(wanted)}
+            for session in sessions.values():
+                stack.callback(session.close)
+            for window in _windows(prepared, ready.blocks, longest):
+                samples += window.samples.count
+                for name, session in sessions.items():
+                    checks[name].run(window, session, recorded.get(name, ()))
+    return Consistency(
+        samples,
+        {name: check.result() for name, check in checks.items()},
+        {key: m.result() for check in checks.values() for key, m in check.drift.items()},
+        () if samples or not recorded else (_NOT_RECORDED,),
+    )
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Consecutive samples that are run again, as they were read."""
+
+    block: Block
+    samples: SampleRows
+    inputs: Mapping[str, Array]
+
+
+def _windows(prepared: Prepared, blocks: Sequence[Block], length: int) -> Iterator[_Window]:
+    """Windows of `length` samples each, spread evenly over the blocks; in their order."""
+    dim = prepared.plan.table.dims.batch
+    wanted = dim.check_samples if dim is not None else DEFAULT_SAMPLES
+    ends = np.cumsum([block.samples for block in blocks])
+    total = int(ends[-1])
+    count = -(-min(wanted, total) // length)
+    starts = [number * total // count for number in range(count)]
+    for at in sorted({int(np.searchsorted(ends, start, side="right")) for start in starts}):
+        block = blocks[at]
+        read = read_block(prepared, block)
+        begin = int(ends[at]) - block.samples
+        free = 0
+        for start in starts:
+            if not begin <= start < int(ends[at]):
+                continue
+            low = max(free, min(start - begin, read.samples.count - length))
+            free = high = min(low + length, read.samples.count)
+            if low < high:
+                inputs = {name: array[low:high] for name, array in read.inputs.items()}
+                yield _Window(block, _rows(read.samples, low, high), inputs)
+        if read.samples.count:
+            ordinals = read.samples.ordinals
+            prepared.pack.done_with(int(ordinals[0]), int(ordinals[-1]) + 1)
+
+
+def _rows(samples: SampleRows, low: int, high: int) -> SampleRows:
+    part = slice(low, high)
+    return SampleRows(samples.block, samples.ordinals[part], samples.ids[part], {}, {}, Hits())
+
+
+def _recorded(prepared: Prepared) -> Iterator[tuple[str, list[Stage]]]:
+    """Live references with the stages that judge them, where the pack has recorded outputs.
+
+    Where a runner of the plan is that recording, the plan says by itself what it is compared with.
+    """
+    pack = prepared.pack
+    if not pack.outputs or any(getattr(r, "is_golden", False) for r in prepared.runners.values()):
+        return
+    for name, runner in prepared.runners.items():
+        stages = [c.stage for c in prepared.stages if c.stage.reference == name]
+        if runner.kind not in _COMPUTE_NOTHING and stages:
+            yield name, stages
+
+
+@dataclass
+class _Check:
+    """One runner: what it is run at, and what was measured so far."""
+
+    prepared: Prepared
+    runner: Runner
+    size: int | None
+    others: list[int]
+    why_not: str
+    outputs: dict[tuple[int, str], Measure] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    drift: dict[tuple[str, str], Measure] = field(default_factory=dict)
+
+    @staticmethod
+    def of(prepared: Prepared, runner: Runner, *, is_cut: bool) -> _Check:
+        sizes = runner.limits.batch_sizes
+        size = max(sizes) if sizes else None
+        dim = prepared.plan.table.dims.batch
+        others = dim.besides(size) if dim is not None and size is not None else []
+        why_not = ""
+        if runner.kind == "recorded":
+            why_not = "what it was recorded at isn't known"
+        elif runner.kind == "null":
+            why_not = "it computes nothing"
+        elif is_cut or dim is None:
+            why_not = "the plan approves no batch sizes ([dims] batch)"
+        elif size is None:
+            why_not = "it takes any number of samples at once"
+        elif runner.limits.is_fixed or not dim.approves(size):
+            why_not = f"it takes batches of {size} only"
+        elif not others:
+            why_not = f"{size} is the only approved size"
+        elif not dim.check_samples:
+            why_not = "check_samples is 0"
+        return _Check(prepared, runner, size, [] if why_not else others, why_not)
+
+    @property
+    def longest(self) -> int:
+        """Samples of a window that fills a batch of every size."""
+        return max([self.size or ANY_SIZE, *self.others])
+
+    def run(self, window: _Window, session: RunnerSession, recorded: Sequence[Stage]) -> None:
+        """Run one window at every size."""
+        try:
+            base = self._answers(window, session, self.size)
+        except RunnerError:
+            return  # told by the run itself
+        for stage in recorded:
+            self._compare_recorded(stage, window, base)
+        for size in self.others:
+            if size in self.errors:
+                continue
+            try:
+                other = self._answers(window, session, size)
+            except RunnerError as error:
+                self.errors[size] = str(error)
+                continue
+            for name in base:
+                if name in other and self._stage_of(name) is not None:
+                    made = self.outputs.setdefault((size, name), self._measure(name))
+                    made.add(base[name], other[name], window.samples)
+
+    def _answers(self, window: _Window, session: RunnerSession, size: int | None) -> Answers:
+        """Each output's answers, one array a sample, at a batch size."""
+        dim = self.prepared.plan.table.dims.batch
+        cut = Cut.of(self.runner, dim)
+        if size is not None and size != cut.size:
+            cut = replace(cut, size=size, padding=BatchDim(sizes=[size]))
+        answers: dict[str, list[Array]] = {}
+        for batch in cut.batches(window.block, window.samples, window.inputs):
+            with session.run(batch) as lease:
+                for name, array in lease.outputs.items():
+                    kept = answers.setdefault(name, [])
+                    kept += [np.array(row) for row in array[: batch.valid]]
+        return answers
+
+    def _measure(self, output: str) -> Measure:
+        budget = self.prepared.plan.table.batch_coupling.get(self.runner.name, {}).get(output)
+        allowed = EXACT
+        if budget is not None:
+            allowed = Tolerance(budget.atol, budget.rtol, nonfinite="match")
+        return Measure(output, allowed, self._stage_of(output))
+
+    def _stage_of(self, output: str) -> Stage | None:
+        """The first stage that compares an output of this runner."""
+        for comparer in self.prepared.stages:
+            stage = comparer.stage
+            if self.runner.name in (stage.reference, stage.candidate) and stage.judges(output):
+                return stage
+        return None
+
+    def _compare_recorded(self, stage: Stage, window: _Window, base: Answers) -> None:
+        pack = self.prepared.pack
+        for name in base:
+            if name in pack.outputs and stage.judges(name):
+                rows = pack.take_output(name, window.samples.ordinals)
+                key = (stage.name, name)
+                made = self.drift.setdefault(key, Measure(name, None, stage))
+                made.add(list(rows), base[name], window.samples)
+
+    def result(self) -> SelfCheck:
+        """What was measured."""
+        outputs = {key: made.result() for key, made in self.outputs.items()}
+        return SelfCheck(self.size, tuple(self.others), outputs, self.errors, self.why_not)

@@ -40,13 +40,17 @@ format: $(READY) ## format and fix what can be fixed
 bench: $(READY) ## measure against peers and the hardware limit; BENCH_ARGS="..."
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 
-lock: $(UV) ## renew requirements/dev.txt; LOCK_ARGS=--upgrade takes newer versions
+lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer versions
 	$(UV) pip compile pyproject.toml requirements/build.in \
 	  --constraint requirements/constraints.in \
 	  --extra cpu --extra test --extra writers --extra lint \
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/dev.txt $(LOCK_ARGS)
+	$(UV) pip compile requirements/models.in --no-deps \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/models.txt $(LOCK_ARGS)
 
 clean: ## remove the environment, builds and caches; run folders stay
 	rm -rf $(VENV) .venv-lock dist build
@@ -58,7 +62,7 @@ $(READY): $(LOCKED) pyproject.toml
 	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(LOCKED): requirements/dev.txt
+$(LOCKED): requirements/dev.txt requirements/models.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "paritygate needs Python 3.11 or newer; '$(PYTHON)' is" \
 	    "$$($(PYTHON) --version 2>&1 || true). Say which to use: make PYTHON=python3.12" >&2; \
@@ -66,6 +70,7 @@ $(LOCKED): requirements/dev.txt
 	@echo "Making $(VENV) from requirements/dev.txt (once, a minute or two) ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@$(PIP_INSTALL) --require-hashes --no-deps -r requirements/models.txt
 	@touch $@
 
 $(UV):

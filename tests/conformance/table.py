@@ -153,8 +153,6 @@ NOT_YET: dict[str, str] = {
     "is",
     "float16, bfloat16, float8 and int4 values, overflow of float16 statistics": "outputs of these "
     "dtypes are refused in this version; only `assert_parity` takes float16",
-    "Outputs of variable shape, boxes and sequences": "shapes are fixed in this version; another "
-    "shape is a hold",
     "A runner that crashes or hangs the whole process": "runners aren't isolated yet; what "
     "raises is a hold",
     "A runtime that switches the process to flush denormals": "the option that does so in ONNX "

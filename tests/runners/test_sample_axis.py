@@ -186,7 +186,7 @@ def test_a_scalar_input_may_belong_to_the_one_sample(tmp_path: Path) -> None:
         ({"state": {"shape": ["batch", 2, 3]}}, "the samples are: inputs.NAME.shape (state: 2)"),
         ({"x": {"shape": [3, 1, "batch"]}}, "inputs.x.shape: is [3, 1, 'batch'], but the pack's"),
         ({"state": {"shape": [2, "batch", "batch"]}}, "names the sample axis once"),
-        ({"state": {"shape": [2, "batch", -3]}}, "dims are fixed numbers"),
+        ({"state": {"shape": [2, "batch", -3]}}, "dims are numbers from 0 up"),
     ],
 )
 def test_axes_that_contradict(tmp_path: Path, inputs: dict[str, Any], told: str) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from paritygate.comparison.decide.function import DecisionError
-from paritygate.comparison.decisions import DecisionComparer, DecisionDetail
+from paritygate.comparison.decided import Decided
+from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.elements import SampleDetail
+from paritygate.comparison.groups import Group, groups_of
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.shapes import sample_dims
+from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 from paritygate.tally.constant import Constancy
@@ -23,8 +24,6 @@ from paritygate.tally.stage import FirstError
 
 if TYPE_CHECKING:
     from paritygate.comparison.stage import StageComparer
-
-Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class Judged:
@@ -42,12 +41,11 @@ class Judged:
         self.details: dict[str, SampleDetail] = {}
         self.constant: dict[str, Constancy] = {}
         self.tallies: dict[str, DecisionTally] = {}
-        self.decided: dict[str, DecisionDetail] = {}
+        self.decided: dict[str, Decided] = {}
         self.errors: dict[str, FirstError] = {}
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
         self.both: Mask = np.ones(n, np.bool_)
-        self.is_whole = True
 
     def align(self) -> None:
         """Find the samples that both sides answered; the others fail by themselves."""
@@ -55,7 +53,6 @@ class Judged:
             if not side.answered.all():
                 self._mark("sample.missing", name, side.missing)
                 self._mark("runner.error", name, ~side.answered & ~side.missing)
-                self.is_whole = False
         self.both = self.ref.answered & self.cand.answered
 
     def _mark(self, rule: str, subject: str, mask: Mask) -> None:
@@ -85,12 +82,14 @@ class Judged:
                 if array is None:
                     self._mark("output.missing", f"{side}:{output}", self.both)
             return
-        rule = self._structure_rule(output, tolerance, ref, cand)
-        if rule:
-            self._mark(rule, output, self.both)
-            self.layouts[(output, _layout(ref), _layout(cand))] = int(self.both.sum())
-            return
-        self._judge_pair(output, tolerance, self._aligned(ref), self._aligned(cand))
+        for group in groups_of(ref, cand, self.both):
+            rule = self._structure_rule(output, tolerance, group.ref, group.cand)
+            if rule:
+                self._mark(rule, output, group.mask(self.samples.count))
+                layout = (output, _layout(group.ref), _layout(group.cand))
+                self.layouts[layout] = self.layouts.get(layout, 0) + group.samples
+            else:
+                self._judge_pair(output, tolerance, group)
 
     def _structure_rule(
         self, output: str, tolerance: Tolerance, ref: Array, cand: Array
@@ -99,46 +98,52 @@ class Judged:
         if contract is not None:
             if contract.dtype is not None and _name(ref.dtype) != contract.dtype:
                 return "dtype.mismatch"
-            if contract.shape is not None and list(ref.shape[1:]) != sample_dims(contract.shape):
+            if contract.shape is not None and not self._fits(ref, contract.shape):
                 return "shape.mismatch"
         if dtypes_disagree(tolerance, _name(ref.dtype), _name(cand.dtype)):
             return "dtype.mismatch"
         return "shape.mismatch" if ref.shape[1:] != cand.shape[1:] else None
 
-    def _aligned(self, array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-        return array if self.is_whole else array[self.both]
+    def _fits(self, array: Array, shape: list[int | str]) -> bool:
+        bounds = self.comparer.plan.table.dims.bounds()
+        return fits(array.shape[1:], sample_dims(shape), bounds)
 
-    def _judge_pair(self, output: str, tolerance: Tolerance, ref: Array, cand: Array) -> None:
-        ordinals = self._aligned(self.samples.ordinals)
-        dtypes = _name(ref.dtype), _name(cand.dtype)
-        shape = tuple(ref.shape[1:])
+    def _judge_pair(self, output: str, tolerance: Tolerance, group: Group) -> None:
+        ordinals, count = group.of(self.samples.ordinals), self.samples.count
+        dtypes = _name(group.ref.dtype), _name(group.cand.dtype)
+        shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
-        self.outputs[output], detail = elements.compare(ref, cand, ordinals)
-        if not self.is_whole:
-            detail = _spread_detail(detail, self.both)
+        tally, detail = elements.compare(group.ref, group.cand, ordinals)
+        self.outputs[output] = _merged(self.outputs.get(output), tally)
+        detail = group.spread(detail, self.details.get(output), count, _NO_DETAIL)
         self.details[output] = detail
-        self.constant[output] = Constancy.of(ref, cand)
+        constancy = Constancy.of(group.ref, group.cand)
+        self.constant[output] = _merged(self.constant.get(output), constancy)
         for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
             self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
-            truth = self._truth(policy, decision)
-            try:
-                tally, decided = decision.compare(ref, cand, ordinals, truth)
-            except DecisionError as e:
-                self._mark("decision.error", policy.name, self.both)
-                error = FirstError(int(ordinals[0]), str(e), len(ordinals))
-                self.errors[f"decision {policy.name}"] = error
-                continue
-            if not self.is_whole:
-                decided = _spread_decided(decided, self.both)
-            self.tallies[policy.name] = tally
-            self.decided[policy.name] = decided
-            self._mark("decision.flip", policy.name, decided.flipped)
+            self._decide(policy, decision, group)
 
-    def _truth(self, rule: DecisionRule, comparer: DecisionComparer) -> Ints | None:
+    def _decide(self, policy: DecisionRule, decision: DecisionComparer, group: Group) -> None:
+        name, count = policy.name, self.samples.count
+        ordinals = group.of(self.samples.ordinals)
+        truth = self._truth(policy, decision, group)
+        try:
+            tally, decided = decision.compare(group.ref, group.cand, ordinals, truth)
+        except DecisionError as e:
+            self._mark("decision.error", name, group.mask(count))
+            error = FirstError(int(ordinals[0]), str(e), len(ordinals))
+            subject = f"decision {name}"
+            self.errors[subject] = _merged(self.errors.get(subject), error)
+            return
+        self.tallies[name] = _merged(self.tallies.get(name), tally)
+        self.decided[name] = Decided.of(group, decided, self.decided.get(name), count)
+        self._mark("decision.flip", name, self.decided[name].flipped)
+
+    def _truth(self, rule: DecisionRule, comparer: DecisionComparer, group: Group) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
-        return None if labels is None else comparer.truth_codes(self._aligned(labels))
+        return None if labels is None else comparer.truth_codes(group.of(labels))
 
 
 def _layout(array: Array) -> str:
@@ -155,29 +160,14 @@ def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:
     return cand != (tolerance.candidate_dtype or ref)
 
 
-def _spread_detail(detail: SampleDetail, both: Mask) -> SampleDetail:
-    """One row a sample of the block; rows without an answer hold neutral values."""
-    return SampleDetail(
-        rules=_spread(detail.rules, both, 0),
-        failing_elements=_spread(detail.failing_elements, both, 0),
-        worst_index=_spread(detail.worst_index, both, -1),
-        worst_excess=_spread(detail.worst_excess, both, -np.inf),
-        worst_error=_spread(detail.worst_error, both, -np.inf),
-    )
+_NO_DETAIL = SampleDetail(
+    rules=np.zeros(1, np.int64),
+    failing_elements=np.zeros(1, np.int64),
+    worst_index=np.full(1, -1, np.int64),
+    worst_excess=np.full(1, -np.inf),
+    worst_error=np.full(1, -np.inf),
+)
 
 
-def _spread_decided(detail: DecisionDetail, both: Mask) -> DecisionDetail:
-    rows = np.cumsum(both) - 1
-    return DecisionDetail(
-        ref=_spread(detail.ref, both, -2),
-        cand=_spread(detail.cand, both, -2),
-        margin=_spread(detail.margin, both, np.nan),
-        flipped=_spread(detail.flipped, both, False),
-        tell=lambda at: detail.tell(int(rows[at])) if both[at] else ("", ""),
-    )
-
-
-def _spread(values: npt.NDArray[Scalar], both: Mask, fill: float) -> npt.NDArray[Scalar]:
-    spread = np.full((len(both), *values.shape[1:]), fill, values.dtype)
-    spread[both] = values
-    return spread
+def _merged(ours: Any, theirs: Any) -> Any:
+    return theirs if ours is None else ours.merge(theirs)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.keep import KeptRow
+from paritygate.core.ragged import Tensor
 from paritygate.core.tensors import Array
 from paritygate.tally.stage import FirstError, Hits, StageTally
 
@@ -49,14 +50,14 @@ class Side:
     """What one runner answered for a block.
 
     Attributes:
-        outputs: name -> `(n, *shape)`.
+        outputs: name -> `(n, *shape)`, or one array a sample.
         answered: `(n,)` whether the sample has an answer.
         missing: `(n,)` whether a recording lacks the sample.
         error: the first thing raised, with the samples that it cost.
         batch_size: rows in a batch, for locating a sample; 0 where there are no batches.
     """
 
-    outputs: Mapping[str, Array]
+    outputs: Mapping[str, Tensor]
     answered: Mask
     missing: Mask
     error: FirstError | None = None

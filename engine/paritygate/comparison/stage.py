@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from paritygate.comparison.collect import collect
 from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
@@ -29,6 +31,7 @@ class StageComparer:
             for output in {r.output for r in plan.decisions}
         }
         self.names: dict[str, tuple[str, ...]] = {}
+        self._naming = threading.Lock()
         self.functions = _load_functions(plan)
 
     def tolerance(self, output: str, dtype: str) -> Tolerance | None:
@@ -99,7 +102,8 @@ class StageComparer:
                 path = f"decisions.{rule.name}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None
             self._decisions[key] = made
-            self.names[rule.name] = max(self.names.get(rule.name, ()), made.names, key=len)
+            with self._naming:
+                self.names[rule.name] = max(self.names.get(rule.name, ()), made.names, key=len)
         return self._decisions[key]
 
 

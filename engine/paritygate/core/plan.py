@@ -21,6 +21,7 @@ from paritygate.core.decisions import make_rule
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.problems import did_you_mean
+from paritygate.core.shapes import dim_problems
 from paritygate.core.tables import NAME, BatchDim, PlanTable, describe_problems
 
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]
@@ -266,6 +267,9 @@ def _finish(
         for name in table.outputs
         if not any(stage.judges(name) for stage in stages)
     ]
+    shapes = {f"inputs.{name}.shape": t.shape for name, t in table.inputs.items()}
+    shapes |= {f"outputs.{name}.shape": t.shape for name, t in table.outputs.items()}
+    problems += dim_problems(shapes, table.dims.bounds())
     outputs = {d.name: d.output for d in decisions}
     for i, stage in enumerate(stages):
         for name in stage.flips:

@@ -245,10 +245,41 @@ class BudgetTable(_Table):
     rtol: Annotated[StrictNumber, Field(ge=0, lt=1)]
 
 
+class DimRange(_Table):
+    """Any other name in `[dims]`: the sizes that a dim of a sample may have."""
+
+    min: Annotated[StrictInt, Field(ge=0)]
+    max: Annotated[StrictInt, Field(ge=0)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_the_batch(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "sizes" in value:
+            raise ValueError("only batch has sizes; any other dim has min and max")
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> DimRange:
+        if self.min > self.max:
+            raise ValueError("give min and max with min <= max")
+        return self
+
+
 class DimsTable(_Table):
     """`[dims]`."""
 
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, DimRange]
+
     batch: BatchDim | None = None
+
+    def bounds(self) -> dict[str, tuple[int, int]]:
+        """Smallest and largest size of each named dim."""
+        return {name: (dim.min, dim.max) for name, dim in self.__pydantic_extra__.items()}
+
+
+def _no_dims() -> DimsTable:
+    return DimsTable.model_validate({})
 
 
 class PlanTable(_Table):
@@ -263,7 +294,7 @@ class PlanTable(_Table):
     min_samples: Annotated[StrictInt, Field(ge=1)] = 1
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
     max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
-    dims: DimsTable = Field(default_factory=DimsTable)
+    dims: DimsTable = Field(default_factory=_no_dims)
     inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
     constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)
     outputs: dict[StrictStr, OutputTable] = Field(default_factory=dict)
@@ -336,6 +367,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     ((), PlanTable),
     (("dims",), DimsTable),
     (("dims", "batch"), BatchDim),
+    (("dims", None), DimRange),
     (("inputs", None), InputTable),
     (("outputs", None), OutputTable),
     (("constants", None), ConstantTable),
@@ -346,4 +378,13 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("batch_coupling", None, None), BudgetTable),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
-_MAPS = ("inputs", "constants", "outputs", "runners", "decisions", "flips", "batch_coupling")
+_MAPS = (
+    "dims",
+    "inputs",
+    "constants",
+    "outputs",
+    "runners",
+    "decisions",
+    "flips",
+    "batch_coupling",
+)

@@ -16,6 +16,7 @@ DTYPES = (*FLOATS, *INTEGERS, "bool")
 
 Array = npt.NDArray[np.generic]
 Dim = int | str | None
+Shape = tuple[int, ...]
 Stats = Literal["gate", "full"]
 
 
@@ -42,25 +43,37 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A tensor column of a pack: dtype and the shape of one sample."""
+    """A tensor column of a pack: dtype and the shape of one sample, None where a dim varies.
+
+    Attributes:
+        typical_elements: of a sample whose shape varies.
+    """
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    typical_elements: int = 0
 
     @property
-    def width(self) -> int:
-        """Elements in one sample."""
-        return math.prod(self.shape)
+    def is_fixed(self) -> bool:
+        """Whether all samples have one shape."""
+        return None not in self.shape
+
+    @property
+    def fixed_shape(self) -> Shape:
+        """The shape of every sample, where it doesn't vary."""
+        return tuple(dim for dim in self.shape if dim is not None)
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of one sample."""
-        return self.width * np.dtype(self.dtype).itemsize
+        """Bytes of one sample; about so many where its shape varies."""
+        elements = math.prod(self.fixed_shape) if self.is_fixed else self.typical_elements
+        return elements * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, ('batch', *self.shape)))}]"
+        dims = ["?" if dim is None else str(dim) for dim in self.shape]
+        return f"{self.name}: {self.dtype}[{', '.join(['batch', *dims])}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +101,38 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive samples `[start, stop)` of one bucket: the unit of work and checkpoints."""
+    """Samples of one bucket in pack order: the unit of work and checkpoints.
+
+    Attributes:
+        bucket: number of the shape bucket.
+        number: position among all blocks.
+        start, stop: first sample, and the one after the last.
+        offsets: of its samples from `start`, ascending; None: all of `[start, stop)`.
+        let_go: the samples before it are in no later block; -1: those before `stop`.
+    """
 
     bucket: int
     number: int
     start: int
     stop: int
+    offsets: npt.NDArray[np.uint16] | None = field(default=None, compare=False)
+    let_go: int = -1
 
     @property
     def samples(self) -> int:
         """Samples in the block."""
-        return self.stop - self.start
+        return self.stop - self.start if self.offsets is None else len(self.offsets)
+
+    @property
+    def done_until(self) -> int:
+        """The samples before it are in no later block."""
+        return self.stop if self.let_go < 0 else self.let_go
+
+    def ordinals(self) -> npt.NDArray[np.int64]:
+        """Rows of its samples over all golden files."""
+        if self.offsets is None:
+            return np.arange(self.start, self.stop, dtype=np.int64)
+        return self.start + self.offsets.astype(np.int64)
 
 
 BLOCK_BYTES = 1 << 20

@@ -16,6 +16,7 @@ _DTYPE_OF: dict[pa.DataType, str] = {
     pa.bool_(): "bool",
     **{getattr(pa, name)(): name for name in DTYPES if "int" in name},
 }
+_VARIABLE = "arrow.variable_shape_tensor"
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,13 @@ def layout_of(kind: pa.DataType, declared: str | None = None) -> Layout:
         UnsupportedTypeError: the column isn't a tensor that this version reads.
     """
     dims: tuple[int | None, ...] = ()
-    inner = kind
+    inner: Any = kind
     if isinstance(inner, pa.FixedShapeTensorType):
         dims, inner = tuple(inner.shape), inner.value_type
-    while isinstance(inner, (pa.FixedSizeListType, pa.ListType, pa.LargeListType)):
+    if is_variable_tensor(inner):
+        inner = storage_type(inner)
+        dims, inner = (None,) * inner.field(1).type.list_size, inner.field(0).type.value_type
+    while is_list(inner):
         size = inner.list_size if isinstance(inner, pa.FixedSizeListType) else None
         dims, inner = (*dims, size), inner.value_type
     dtype = _DTYPE_OF.get(inner)
@@ -84,11 +88,14 @@ def fix_dims(layout: Layout, array: pa.Array[Any]) -> tuple[int, ...]:
         return fixed
     dims: list[int] = []
     inner: Any = storage_of(array.slice(0, 1))
+    if is_variable_tensor(inner.type):
+        refuse_nulls(inner, len(inner))
+        return tuple(inner[0]["shape"].as_py()) if len(inner) else (0,) * len(layout.dims)
     for dim in layout.dims:
-        _refuse_nulls(inner, len(inner))
+        refuse_nulls(inner, len(inner))
         size = dim if dim is not None else (inner.value_lengths()[0].as_py() if len(inner) else 0)
         dims.append(size)
-        inner = _elements(inner)
+        inner = elements_of(inner)
     return tuple(dims)
 
 
@@ -102,19 +109,45 @@ def values_of(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Array
     rows = len(array)
     inner: Any = storage_of(array)
     depth = 0
-    while isinstance(inner.type, (pa.FixedSizeListType, pa.ListType, pa.LargeListType)):
-        _refuse_nulls(inner, rows)
+    while is_list(inner.type):
+        refuse_nulls(inner, rows)
         if not isinstance(inner.type, pa.FixedSizeListType):
             inner.validate(full=True)
             _check_lengths(inner, rows, shape[depth])
-        inner = _elements(inner)
+        inner = elements_of(inner)
         depth += 1
-    _refuse_nulls(inner, rows)
+    refuse_nulls(inner, rows)
     values: Array = inner.to_numpy(zero_copy_only=dtype != "bool").reshape(rows, *shape)
     if not values.flags.aligned:
         values = values.copy()
     values.flags.writeable = False
     return values
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds lists, whose lengths are a dim of each sample."""
+    return isinstance(kind, (pa.FixedSizeListType, pa.ListType, pa.LargeListType))
+
+
+def is_variable_tensor(kind: pa.DataType) -> bool:
+    """Whether this is `arrow.variable_shape_tensor` or its storage: flat data, and its shape."""
+    kind = storage_type(kind)
+    if not isinstance(kind, pa.StructType) or kind.num_fields != 2:
+        return False
+    data, shape = kind.field(0), kind.field(1)
+    return (
+        (data.name, shape.name) == ("data", "shape")
+        and isinstance(data.type, (pa.ListType, pa.LargeListType))
+        and isinstance(shape.type, pa.FixedSizeListType)
+        and shape.type.value_type == pa.int32()
+    )
+
+
+def storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type itself, or what `arrow.variable_shape_tensor` stores."""
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _VARIABLE:
+        return kind.storage_type
+    return kind
 
 
 def storage_of(array: pa.Array[Any]) -> Any:
@@ -134,7 +167,7 @@ def first_null(array: Any) -> int:
     return int(nulls[0])
 
 
-def _elements(lists: Any) -> Any:
+def elements_of(lists: Any) -> Any:
     """What the lists hold, end to end, without a copy; there are no null lists."""
     if isinstance(lists.type, pa.FixedSizeListType):
         size = lists.type.list_size
@@ -142,7 +175,12 @@ def _elements(lists: Any) -> Any:
     return lists.flatten()
 
 
-def _refuse_nulls(array: Any, rows: int) -> None:
+def refuse_nulls(array: Any, rows: int) -> None:
+    """Refuse a null in what belongs to `rows` samples, as many elements each.
+
+    Raises:
+        ValueFault: `golden.null_value`.
+    """
     if len(array) and array.null_count:
         at = first_null(array)
         inside = "null" if len(array) == rows else f"null at element {at % (len(array) // rows)}"

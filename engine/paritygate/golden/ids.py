@@ -342,10 +342,7 @@ def _pass_over(pack: GoldenPack) -> tuple[bool, dict[str, tuple[str, ...]]]:
 def _check_values(
     pack: GoldenPack, start: int, stop: int, values: dict[str, dict[str, None]]
 ) -> None:
-    for name in pack.inputs:
-        pack.input(name, start, stop)
-    for name in pack.outputs:
-        pack.output(name, start, stop)
+    pack.check_tensors(start, stop)
     for column in pack.labels_of:
         pack.labels(start, stop, column)
     for name, known in values.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from paritygate.core.digest import digest_of, sha256_file
 from paritygate.core.errors import GoldenError
+from paritygate.core.ragged import Ragged, Tensor, as_tensor
 from paritygate.core.tensors import Array, ColumnSpec
-from paritygate.golden.columns import ValueFault, values_of
+from paritygate.golden.columns import ValueFault
 from paritygate.golden.files import PackFile, find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
@@ -25,12 +26,23 @@ from paritygate.golden.plain import plain
 from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, resolve, used_columns
 from paritygate.golden.source import Source, reading
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
+from paritygate.golden.varying import (
+    LooseDims,
+    complete,
+    fixed_values,
+    shapes_of,
+    taken_values,
+    varying_values,
+)
 
 _T = TypeVar("_T")
 _WINDOW = 4 << 20
 _RESIDENT = 32 << 20
 _DROPPED_AT_ONCE = 8 << 20
 _ID_BYTES = 64
+_NOTHING: Array = np.empty(0)
+
+Rows = npt.NDArray[np.int64]
 
 
 def open_pack(
@@ -46,6 +58,7 @@ def open_pack(
     extra_labels: Sequence[str] = (),
     not_outputs: Sequence[str] = (),
     outputs_prefix: str = "out.",
+    varying: Collection[str] = (),
 ) -> GoldenPack:
     """Map the files of a pack and check their columns; no tensor is read yet.
 
@@ -64,6 +77,7 @@ def open_pack(
         extra_labels: further label columns, read by `labels(..., column=...)`.
         not_outputs: columns, there or not, that are no outputs though "all" are.
         outputs_prefix: what stands for `out.` in the names of output columns.
+        varying: inputs whose samples may differ in shape; recorded outputs always may.
 
     Raises:
         GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
@@ -78,6 +92,7 @@ def open_pack(
         tuple(extra_labels),
         tuple(not_outputs),
         outputs_prefix,
+        frozenset(varying),
     )
     sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
     found = [resolve(source, wanted) for source in sources]
@@ -98,8 +113,8 @@ class GoldenPack:
         watched: the same files as they were when they were opened.
         samples: rows over all files.
         id_kind: "int64" or "string".
-        inputs: tensor name -> spec of an input.
-        outputs: tensor name -> spec of a recorded output.
+        inputs: tensor name -> spec of an input; which dims vary is known once ids are scanned.
+        outputs: tensor name -> spec of a recorded output, as `inputs`.
         label: kind of the label column, or None.
         label_note: why a column named `label` isn't used as one; else "".
         labels_of: label column -> kind.
@@ -114,14 +129,10 @@ class GoldenPack:
             PackFile(source.path, sum(source.batch_rows), source.size) for source in sources
         )
         self.id_kind: Kind = columns.id_kind
-        self.inputs: Mapping[str, ColumnSpec] = {
-            name: replace(columns.tensors[column], name=name)
-            for name, column in columns.inputs.items()
-        }
-        self.outputs: Mapping[str, ColumnSpec] = {
-            name: replace(columns.tensors[column], name=name)
-            for name, column in columns.outputs.items()
-        }
+        self._specs = dict(columns.tensors)
+        self.inputs = self._named(columns.inputs)
+        self.outputs = self._named(columns.outputs)
+        self._loose = LooseDims(self._specs, columns.loose)
         self.labels_of: Mapping[str, Kind] = dict(columns.labels)
         self.label: Kind | None = columns.labels.get(wanted.label_column or "")
         self.label_note = columns.label_note
@@ -159,19 +170,40 @@ class GoldenPack:
         return self._plain(column, self.id_kind, "golden.null_id", start, stop)
 
     def input(self, name: str, start: int, stop: int) -> Array:
-        """Input tensor of samples `[start, stop)`; see `tensor`."""
-        return self._tensor(self._columns.inputs[name], start, stop)
+        """Input tensor of samples `[start, stop)`, which have one shape; see `tensor`."""
+        return _one_shape(name, self._tensor(self._columns.inputs[name], start, stop))
 
-    def output(self, name: str, start: int, stop: int) -> Array:
+    def output(self, name: str, start: int, stop: int) -> Tensor:
         """Recorded output of samples `[start, stop)`; see `tensor`."""
         return self._tensor(self._columns.outputs[name], start, stop)
 
-    def tensor(self, name: str, start: int, stop: int) -> Array:
+    def check_tensors(self, start: int, stop: int) -> None:
+        """Read all tensors of samples `[start, stop)`, and note which dims of them vary.
+
+        Raises:
+            GoldenError: as `tensor`.
+        """
+        for column in self._specs:
+            if column in self._loose.columns:
+                shapes = self._shapes(column, start, stop)
+                self._loose.note(column, shapes)
+            self._tensor(column, start, stop)
+
+    def input_shapes(self, name: str, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """`(n, dims)` shape of an input of each of the samples `[start, stop)`."""
+        spec = self._specs[self._columns.inputs[name]]
+        if spec.is_fixed:
+            shape = np.array(spec.fixed_shape, np.int64)
+            return np.broadcast_to(shape, (stop - start, len(shape)))
+        return complete(self._shapes(self._columns.inputs[name], start, stop), spec.shape)
+
+    def tensor(self, name: str, start: int, stop: int) -> Tensor:
         """Tensor `in.<name>` or `out.<name>` of samples `[start, stop)`.
 
         Returns:
-            `(stop - start, *shape)`, read-only, C-contiguous. Within one record batch it is the
-            mapped file itself (bools are unpacked); over several it is a copy.
+            `(stop - start, *shape)`, read-only, C-contiguous; one array a sample where their
+            shapes differ. Within one record batch it is the mapped file itself (bools are
+            unpacked); over several it is a copy.
 
         Raises:
             GoldenError: a null (`golden.null_value`) or a list of another length (`golden.shape`),
@@ -181,28 +213,47 @@ class GoldenPack:
             return self.input(name.removeprefix("in."), start, stop)
         return self.output(name.removeprefix("out."), start, stop)
 
-    def take_output(self, name: str, rows: npt.NDArray[np.int64]) -> Array:
-        """Recorded output of these samples, in the order given.
+    def take_output(self, name: str, rows: Rows) -> Tensor:
+        """Recorded output of these samples; see `take_input`."""
+        return self._take(self._columns.outputs[name], rows)
+
+    def take_input(self, name: str, rows: Rows) -> Array:
+        """Input of these samples, which have one shape, in the order given.
 
         Args:
-            name: output.
+            name: input.
             rows: `(n,)` positions over all files, none negative.
 
         Returns:
             `(n, *shape)`, read-only; without a copy where the rows are consecutive.
         """
+        return _one_shape(name, self._take(self._columns.inputs[name], rows))
+
+    def _take(self, column: str, rows: Rows) -> Tensor:
         if len(rows) == 0:
-            return self.output(name, 0, 0)
+            return self._tensor(column, 0, 0)
         first, last = int(rows[0]), int(rows[-1])
         if last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-            return self.output(name, first, last + 1)
-        column = self._columns.outputs[name]
-        spec = self._columns.tensors[column]
-        taken = np.empty((len(rows), *spec.shape), spec.dtype)
+            return self._tensor(column, first, last + 1)
+        spec = self._specs[column]
+        if not spec.is_fixed:
+            return self._take_varying(column, spec, rows)
+        taken = np.empty((len(rows), *spec.fixed_shape), spec.dtype)
         for places, low, high in self._windows(rows, spec.sample_bytes):
-            taken[places] = self._tensor(column, low, high)[rows[places] - low]
+            taken[places] = _one_shape(column, self._tensor(column, low, high))[rows[places] - low]
         taken.flags.writeable = False
         return taken
+
+    def _take_varying(self, column: str, spec: ColumnSpec, rows: Rows) -> Tensor:
+        taken: list[Array] = [_NOTHING] * len(rows)
+        for places, low, high in self._windows(rows, spec.sample_bytes):
+            ((array, at),) = self._arrays(column, low, high)
+            some = self._read(
+                column, at, taken_values, array, rows[places] - low, spec.dtype, spec.shape
+            )
+            for place, values in zip(places.tolist(), some, strict=True):
+                taken[place] = values
+        return as_tensor(taken)
 
     def take_ids(self, rows: npt.NDArray[np.int64]) -> Ids:
         """Ids of these samples, in the order given."""
@@ -260,6 +311,8 @@ class GoldenPack:
         with self._index_lock:
             if self._scan is None:
                 self._scan, self._index = scan_ids(self)
+                self.inputs = self._named(self._columns.inputs)
+                self.outputs = self._named(self._columns.outputs)
             scan = self._scan
         if scan.duplicates and not allow_duplicates:
             raise scan.duplicate_error(self)
@@ -341,15 +394,39 @@ class GoldenPack:
         """Close."""
         self.close()
 
-    def _tensor(self, column: str, start: int, stop: int) -> Array:
-        spec = self._columns.tensors[column]
+    def _named(self, columns: Mapping[str, str]) -> Mapping[str, ColumnSpec]:
+        return {name: replace(self._specs[column], name=name) for name, column in columns.items()}
+
+    def _shapes(self, column: str, start: int, stop: int) -> npt.NDArray[np.int64]:
+        dims = len(self._specs[column].shape)
         pieces = [
-            self._read(column, at, values_of, array, spec.dtype, spec.shape)
+            self._read(column, at, shapes_of, array)
+            for array, at in self._arrays(column, start, stop)
+        ]
+        return np.concatenate(pieces) if pieces else np.empty((0, dims), np.int64)
+
+    def _tensor(self, column: str, start: int, stop: int) -> Tensor:
+        spec = self._specs[column]
+        if not spec.is_fixed:
+            some = [
+                self._read(column, at, varying_values, array, spec.dtype, spec.shape)
+                for array, at in self._arrays(column, start, stop)
+            ]
+            empty = np.empty((0, *(dim or 0 for dim in spec.shape)), spec.dtype)
+            return (
+                some[0]
+                if len(some) == 1
+                else as_tensor([a for t in some for a in t])
+                if some
+                else empty
+            )
+        pieces = [
+            self._read(column, at, fixed_values, array, spec.dtype, spec.fixed_shape)
             for array, at in self._arrays(column, start, stop)
         ]
         if len(pieces) == 1:
             return pieces[0]
-        joined = np.concatenate(pieces) if pieces else np.empty((0, *spec.shape), spec.dtype)
+        joined = np.concatenate(pieces) if pieces else np.empty((0, *spec.fixed_shape), spec.dtype)
         joined.flags.writeable = False
         return joined
 
@@ -382,7 +459,10 @@ class GoldenPack:
             where = f"sample {sample} (row {at}): {fault.found}"
             mend = "fill it or remove the sample"
             if fault.code == "golden.shape":
-                mend = "all samples of a pack have the same shape in this version"
+                mend = (
+                    "samples have one shape, unless the plan names the dim that varies: "
+                    'inputs.NAME.shape = ["batch", "seq"] and [dims] seq = { min = 1, max = 512 }'
+                )
         return GoldenError(f"{path}: column {column!r}, {where}; {mend}", fault.code)
 
     def _arrays(self, column: str, start: int, stop: int) -> Iterator[tuple[pa.Array[Any], int]]:
@@ -434,6 +514,12 @@ class GoldenPack:
             source, batch = self._parts[number]
             first = self._starts[number]
             self._sources[source].drop(batch, low - first, high - first)
+
+
+def _one_shape(name: str, tensor: Tensor) -> Array:
+    if isinstance(tensor, Ragged):
+        raise ValueError(f"{name}: the samples differ in shape; read one shape at a time")
+    return tensor
 
 
 def _chunks(sources: Sequence[Source]) -> tuple[list[tuple[int, int]], list[int]]:

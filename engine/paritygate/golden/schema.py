@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import ColumnSpec
-from paritygate.golden.columns import UnsupportedTypeError, ValueFault, fix_dims, layout_of
+from paritygate.golden.columns import (
+    UnsupportedTypeError,
+    ValueFault,
+    fix_dims,
+    is_variable_tensor,
+    layout_of,
+)
 from paritygate.golden.plain import plain, plain_type
 from paritygate.golden.source import Source, reading
 
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
+_PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class Selection:
         extra_labels: further label columns.
         not_outputs: columns that are no outputs though "all" are.
         outputs_prefix: what the names of output columns begin with.
+        varying: inputs whose samples may differ in shape; recorded outputs always may.
     """
 
     id_column: str = "sample_id"
@@ -46,6 +55,7 @@ class Selection:
     extra_labels: tuple[str, ...] = ()
     not_outputs: tuple[str, ...] = ()
     outputs_prefix: str = _OUTPUT
+    varying: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class PackColumns:
         labels: label column -> kind.
         label_note: why the label column isn't used, where it is there; else "".
         is_empty: whether the file has no rows, so that dims of lists are unknown (0).
+        loose: columns whose samples may differ in shape: their dims are those of the first sample.
     """
 
     id_kind: Kind
@@ -71,6 +82,7 @@ class PackColumns:
     label_note: str
     is_empty: bool
     skipped: tuple[str, ...] = ()
+    loose: frozenset[str] = frozenset()
 
 
 def resolve(source: Source, wanted: Selection) -> PackColumns:
@@ -93,7 +105,18 @@ def resolve(source: Source, wanted: Selection) -> PackColumns:
             tensors[column] = _tensor(source, column, prefix)
     is_empty = sum(source.batch_rows) == 0
     skipped = _skipped(source, wanted, {*outputs.values(), *labels})
-    return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty, skipped)
+    loose = _loose(source, wanted, inputs, outputs)
+    return PackColumns(id_kind, tensors, inputs, outputs, labels, note, is_empty, skipped, loose)
+
+
+def _loose(
+    source: Source, wanted: Selection, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> frozenset[str]:
+    may = {*outputs.values(), *(inputs[name] for name in wanted.varying if name in inputs)}
+    types = {column: source.schema.field(column).type for column in may}
+    return frozenset(
+        column for column, kind in types.items() if None in layout_of(plain_type(kind)).dims
+    )
 
 
 def check_same(first: Path, columns: PackColumns, other: Path, others: PackColumns) -> None:
@@ -118,7 +141,10 @@ def check_same(first: Path, columns: PackColumns, other: Path, others: PackColum
         if others.labels.get(column) != kind:
             raise _differs(other, column, f"is {others.labels.get(column)}", first, f"has {kind}")
     for column, spec in columns.tensors.items():
-        _check_same_tensor(first, spec, other, others.tensors[column], column)
+        found = others.tensors[column]
+        if column in columns.loose & others.loose and len(found.shape) == len(spec.shape):
+            found = replace(found, shape=spec.shape)
+        _check_same_tensor(first, spec, other, found, column)
 
 
 def missing_column(source: Source, column: str, what: str, code: str) -> GoldenError:
@@ -269,6 +295,12 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
         for key, value in (found.metadata or {}).items()
         if not key.startswith((b"ARROW:", b"PARQUET:"))
     }
+    if is_variable_tensor(found.type) and _is_permuted(found):
+        raise GoldenError(
+            f"{source.path}: {side} column {column!r}: a tensor stored with a permutation; store "
+            "it in row-major order",
+            "golden.column_type",
+        )
     try:
         layout = layout_of(plain_type(found.type), metadata.get("paritygate.dtype"))
         with reading(source.path):
@@ -285,6 +317,14 @@ def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
             fault.code,
         ) from fault
     return ColumnSpec(column, layout.dtype, shape, metadata)
+
+
+def _is_permuted(found: pa.Field[Any]) -> bool:
+    """Whether `arrow.variable_shape_tensor` says that its elements lie in another order."""
+    stated = (found.metadata or {}).get(b"ARROW:extension:metadata", b"").decode(errors="replace")
+    said = _PERMUTATION.search(f"{stated} {found.type}")
+    order = [int(axis) for axis in said[1].split(",")] if said else []
+    return order != sorted(order)
 
 
 def _check_same_tensor(

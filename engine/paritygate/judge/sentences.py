@@ -15,6 +15,8 @@ from paritygate.tally.output import OutputTally
 from paritygate.tally.pairs import Code
 from paritygate.tally.stage import Hits, StageTally
 
+_SHOWN_LAYOUTS = 3
+
 NEXT: Mapping[str, str] = {
     "sample.rejected": "inputs break the plan's contract ([inputs]); mend the data or the range",
     "sample.missing": "record these samples, or take them out of the golden pack",
@@ -107,7 +109,8 @@ def _message(
         text = f"; first: {shorten(error.text)}" if error is not None else ""
         return f"the {subject} ({side.name!r}) raised for {total}{text}"
     if rule == "sample.rejected":
-        return f"{total} were rejected: an input is out of range, NaN or infinite"
+        why = "an input is out of range, NaN or infinite, or of a shape that [dims] rules out"
+        return f"{total} were rejected: {why}"
     if rule == "output.missing":
         of_side, _, output = subject.partition(":")
         return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"
@@ -117,7 +120,10 @@ def _message(
 def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:
     """Which layouts disagree: the two sides', or the plan's with both."""
     pairs = [(ref, cand) for name, ref, cand in sorted(tally.layouts) if name == output]
-    told = "; ".join(f"the reference answers {ref}, the candidate {cand}" for ref, cand in pairs)
+    shown = pairs[:_SHOWN_LAYOUTS]
+    told = "; ".join(f"the reference answers {ref}, the candidate {cand}" for ref, cand in shown)
+    if len(pairs) > len(shown):
+        told += f"; and {len(pairs) - len(shown)} other pairs of shapes"
     contract = facts.plan.table.outputs.get(output)
     if contract is not None and (contract.dtype or contract.shape):
         dims = f"[{', '.join(map(str, contract.shape))}]" if contract.shape else ""

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 
+import numpy as np
 import pyarrow as pa
 
 from paritygate.comparison.keep import KeepBest, KeptRow
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.tensors import ColumnSpec
-from paritygate.pipeline.span import BlockResult, Prepared
+from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline.span import BlockResult, Prepared, Rejected
+from paritygate.pipeline.window import WindowOrder
 from paritygate.runfolder import IdsWriter, RejectedWriter, RunFolder, write_shard
 
 
@@ -37,6 +40,7 @@ class Collector:
         self._flips = {name: KeepBest(self._limit) for name in names}
         self._ids: dict[str, IdsWriter] = {}
         self._rejected: RejectedWriter | None = None
+        self._order = WindowOrder()
 
     def hints(self) -> dict[str, KeepHint]:
         """Thresholds of the bounded sets by stage."""
@@ -55,14 +59,23 @@ class Collector:
         self.seconds.compare += result.compare_s
         for name, seconds in result.run_s.items():
             self.seconds.run[name] = self.seconds.run.get(name, 0.0) + seconds
-        if result.rejected and self._folder is not None:
-            self._reject(result, self._folder)
+        self._order.hold_rejected(result.rejected)
         for name, stage in result.stages.items():
             for kept, found in ((self._worst, stage.worst), (self._flips, stage.flips)):
                 kept[name].offer(found.primary, found.secondary, found.ordinals, stage.rows)
-            if self._folder is not None and len(stage.failed.ordinals):
-                self._writer(name, self._folder).write(stage.failed)
+            self._order.hold(name, stage.failed)
+        if self._order.ready(result.block):
+            self._write_window()
         return self.hints()
+
+    def _write_window(self) -> None:
+        rejected, failed = self._order.take_rejected(), self._order.take()
+        if self._folder is None:
+            return
+        if rejected:
+            self._reject(rejected, self._folder)
+        for name, rows in failed.items():
+            self._writer(name, self._folder).write(rows)
 
     def write(self) -> dict[str, dict[str, object]]:
         """Finish the ids files and write the shards.
@@ -74,6 +87,7 @@ class Collector:
             FolderError: a file can't be written.
         """
         written: dict[str, dict[str, object]] = {}
+        self._write_window()
         if self._rejected is not None:
             self._rejected.close()
         for name, writer in self._ids.items():
@@ -81,15 +95,12 @@ class Collector:
             written[name] = self._write_stage(name, writer.rows)
         return written
 
-    def _reject(self, result: BlockResult, folder: RunFolder) -> None:
+    def _reject(self, rejected: Sequence[Rejected], folder: RunFolder) -> None:
         if self._rejected is None:
             path = folder.partial / "rejected-00000.arrow"
             self._rejected = RejectedWriter(path, _id_type(self._prepared))
         self._rejected.write(
-            [
-                {"sample_id": r.sample_id, "row": r.ordinal, **asdict(r.violation)}
-                for r in result.rejected
-            ]
+            [{"sample_id": r.sample_id, "row": r.ordinal, **asdict(r.violation)} for r in rejected]
         )
 
     def abort(self) -> None:
@@ -155,14 +166,27 @@ def _tensor_bytes(prepared: Prepared) -> int:
 def _within_bytes(prepared: Prepared, rows: Sequence[KeptRow]) -> list[KeptRow]:
     """The first rows, at most `max_failures` of them, whose tensors fit `max_failure_bytes`."""
     table = prepared.plan.table
-    inputs = sum(c.sample_bytes for c in prepared.pack.inputs.values())
     kept, total = [], 0
     for row in rows[: table.max_failures]:
-        total += inputs + sum(t.nbytes for t in row.tensors.values())
+        total += _input_bytes(prepared.pack, row.ordinal) + sum(
+            t.nbytes for t in row.tensors.values()
+        )
         if total > table.max_failure_bytes:
             break
         kept.append(row)
     return kept
+
+
+def _input_bytes(pack: GoldenPack, at: int) -> int:
+    """Bytes of all inputs of one sample."""
+    total = 0
+    for name, spec in pack.inputs.items():
+        if spec.is_fixed:
+            total += spec.sample_bytes
+        else:
+            elements = int(pack.input_shapes(name, at, at + 1).prod())
+            total += elements * np.dtype(spec.dtype).itemsize
+    return total
 
 
 def _id_type(prepared: Prepared) -> pa.DataType:

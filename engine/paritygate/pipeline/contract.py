@@ -103,7 +103,7 @@ def _differences(path: str, table: InputTable, column: ColumnSpec) -> list[Probl
         problems.append(
             Problem(f"{path}.dtype", f"is {table.dtype}, but the pack's column is {column.dtype}")
         )
-    if table.shape is not None and sample_dims(table.shape) != list(column.shape):
+    if table.shape is not None and not _may_be(sample_dims(table.shape), column):
         found = f"is {table.shape}, but the pack's is {_batched(table, column)}"
         problems.append(Problem(f"{path}.shape", found))
     return [*problems, *_channel_problems(path, table, column)]
@@ -141,9 +141,16 @@ def _channel_problems(path: str, table: InputTable, column: ColumnSpec) -> list[
     ]
 
 
+def _may_be(dims: list[int | str], column: ColumnSpec) -> bool:
+    """Whether the plan's dims are the pack's; what has a name is looked at sample by sample."""
+    return len(dims) == len(column.shape) and all(
+        isinstance(want, str) or want == have for want, have in zip(dims, column.shape, strict=True)
+    )
+
+
 def _batched(table: InputTable, column: ColumnSpec) -> list[int | str]:
     """The pack's shape as the plan would write it: with the samples where the plan has them."""
-    dims: list[int | str] = list(column.shape)
+    dims: list[int | str] = ["?" if dim is None else dim for dim in column.shape]
     axis = sample_axis(table.shape) if table.shape is not None else 0
     if axis is not None:
         dims.insert(axis, BATCH)

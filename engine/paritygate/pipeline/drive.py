@@ -84,7 +84,7 @@ def _collect(
             result = waiting.pop(following)
             tally = tally.merge(result.tally())
             work.hints.by_stage.update(sink(result))
-            prepared.pack.done_until(result.block.stop)
+            prepared.pack.done_until(result.block.done_until)
             work.permit()
             following += 1
         now = time.perf_counter()

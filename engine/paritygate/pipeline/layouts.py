@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan
-from paritygate.core.shapes import sample_axis
+from paritygate.core.shapes import sample_axis, sample_dims
 from paritygate.runners.base import Runner
 from paritygate.runners.layout import Axis, Layout
 
@@ -16,6 +16,7 @@ def plan_layout(plan: Plan) -> Layout:
     return Layout(
         _axes({name: t.shape for name, t in plan.table.inputs.items()}),
         _axes({name: t.shape for name, t in plan.table.outputs.items()}),
+        {n: sample_dims(t.shape) for n, t in plan.table.outputs.items() if t.shape is not None},
     )
 
 

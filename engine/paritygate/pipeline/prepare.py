@@ -13,11 +13,14 @@ import numpy as np
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.contract import input_contracts
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
+from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.registry import prepare_all
@@ -118,8 +121,9 @@ def prepare_plan(
         active = {name: r for name, r in runners.items() if name in needed}
         _check_constants(plan, active)
         check_layouts(plan, active)
-        size = max(cuts, default=0) or _block_samples(pack, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
+        blocks = _cut(cuts) if cuts else _blocks(pack, active, samples)
+        size = max((block.samples for block in blocks), default=1)
         comparers = [StageComparer(plan, s, stats, size) for s in running]
         check_names(plan, running, active)
         for comparer in comparers:
@@ -132,12 +136,12 @@ def prepare_plan(
             samples=samples if rows is None else len(rows),
             block_samples=size,
             contracts=contracts,
+            shapes=ShapeContract.of(plan),
             label_columns=_label_columns(plan),
             only=rows,
         )
-        blocks = _cut(cuts) if cuts else cut_blocks(samples, size)
         if rows is not None:
-            blocks = [b for b in blocks if not rows.isdisjoint(range(b.start, b.stop))]
+            blocks = [b for b in blocks if not rows.isdisjoint(b.ordinals().tolist())]
         return Preparation(prepared, selected, blocks, failures, stack.pop_all())
     raise AssertionError("unreachable")
 
@@ -164,6 +168,7 @@ def open_golden(plan: Plan) -> GoldenPack:
         slices=plan.slices,
         inputs=wanted,
         outputs_from=plan.table.outputs_from,
+        varying=[name for name, table in plan.table.inputs.items() if has_names(table.shape)],
     )
     try:
         pack.scan_ids()
@@ -290,11 +295,15 @@ def _callable_runner(
     )
 
 
-def _block_samples(pack: GoldenPack, runners: Mapping[str, Runner]) -> int:
-    columns = [*pack.inputs.values(), *pack.outputs.values()]
-    sample_bytes = sum(c.sample_bytes for c in columns)
-    sizes = {max(r.limits.batch_sizes) for r in runners.values() if r.limits.batch_sizes}
-    return block_size(sample_bytes, sorted(sizes))
+def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> list[Block]:
+    """Blocks of the first samples, each of one shape of all inputs."""
+    sizes = sorted({max(r.limits.batch_sizes) for r in runners.values() if r.limits.batch_sizes})
+    varying = [name for name, column in pack.inputs.items() if not column.is_fixed]
+    fixed = [column for name, column in pack.inputs.items() if name not in varying]
+    others = sum(column.sample_bytes for column in [*fixed, *pack.outputs.values()])
+    if not varying:
+        return cut_blocks(samples, block_size(others, sizes))
+    return bucket_blocks(pack, varying, samples, lambda bytes_: block_size(others + bytes_, sizes))
 
 
 def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runner]) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,16 @@ from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageRes
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Plan
+from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.batches import Cut
 from paritygate.pipeline.contract import InputContract, Violation
+from paritygate.pipeline.gather import Gather
+from paritygate.pipeline.shape_contract import ShapeContract, no_shape_contract
 from paritygate.pipeline.turns import Turns
-from paritygate.runners.base import Lease, Runner, RunnerSession
-from paritygate.tally.stage import FIRST, FirstError, Hits, Tally
+from paritygate.runners.base import Runner, RunnerSession
+from paritygate.tally.stage import FIRST, Hits, Tally
 
 Mask = npt.NDArray[np.bool_]
 Witness = Callable[[SampleRows, Mapping[str, Side], Mapping[str, StageResult]], None]
@@ -40,6 +44,7 @@ class Prepared:
         samples: samples of the pack that were asked for.
         block_samples: samples in a block.
         contracts: input contracts that are checked per sample.
+        shapes: what the shapes of a sample's inputs must satisfy.
         label_columns: label columns that decisions ask for.
         only: rows that are judged; the others of their blocks run beside them, so that the batches
             are as ever. None: all.
@@ -54,6 +59,7 @@ class Prepared:
     samples: int
     block_samples: int
     contracts: Sequence[InputContract] = ()
+    shapes: ShapeContract = field(default_factory=no_shape_contract)
     label_columns: Sequence[str] = ()
     only: frozenset[int] | None = None
     witness: Witness | None = None
@@ -130,20 +136,16 @@ def run_span(prepared: Prepared, blocks: Sequence[Block], limit: int = 0) -> Tal
 def read_block(prepared: Prepared, block: Block) -> BlockInput:
     """Read one block: ids, labels, slices and inputs, without those that break the contract."""
     started = time.perf_counter()
-    pack, start, stop = prepared.pack, block.start, block.stop
+    pack, ordinals = prepared.pack, block.ordinals()
     names = needed_inputs(prepared)
-    inputs = {name: pack.input(name, start, stop) for name in names}
-    ids = pack.ids(start, stop)
-    ordinals = np.arange(start, stop, dtype=np.int64)
-    labels = {name: pack.labels(start, stop, name) for name in prepared.label_columns}
-    slices = {}
-    for name in prepared.plan.slices:
-        coded = pack.slice_values(name, start, stop)
-        slices[name] = (list(coded.values), coded.codes)
+    inputs = {name: pack.take_input(name, ordinals) for name in names}
+    is_gapless = block.offsets is None
+    ids = pack.ids(block.start, block.stop) if is_gapless else pack.take_ids(ordinals)
+    labels = {name: _labels(pack, block, name) for name in prepared.label_columns}
+    slices = {name: _slices(pack, block, name) for name in prepared.plan.slices}
     rejected = _reject(prepared, ordinals, ids)
     if rejected:
-        keep = np.ones(block.samples, np.bool_)
-        keep[[r.ordinal - start for r in rejected]] = False
+        keep = ~np.isin(ordinals, [r.ordinal for r in rejected])
         inputs = {name: array[keep] for name, array in inputs.items()}
         ids, ordinals = ids[keep], ordinals[keep]
         labels = {name: values[keep] for name, values in labels.items()}
@@ -155,6 +157,17 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     hits = Hits(len(rejected), first)
     samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
     return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
+
+
+def _labels(pack: GoldenPack, block: Block, name: str) -> Ids:
+    values = pack.labels(block.start, block.stop, name)
+    return values if block.offsets is None else values[block.offsets]
+
+
+def _slices(pack: GoldenPack, block: Block, name: str) -> tuple[list[str], npt.NDArray[np.int32]]:
+    coded = pack.slice_values(name, block.start, block.stop)
+    codes = coded.codes if block.offsets is None else coded.codes[block.offsets]
+    return list(coded.values), codes
 
 
 def needed_inputs(prepared: Prepared) -> list[str]:
@@ -169,14 +182,23 @@ def needed_inputs(prepared: Prepared) -> list[str]:
 def _reject(prepared: Prepared, ordinals: npt.NDArray[np.int64], ids: Ids) -> list[Rejected]:
     """Samples whose inputs break a contract, in pack order, each with its first violation."""
     found: dict[int, Rejected] = {}
-    start, stop = int(ordinals[0]), int(ordinals[-1]) + 1
+    misshapen = _misshapen(prepared, int(ordinals[0]))
+    if misshapen is not None:  # the samples of a block have one shape
+        pairs = zip(ordinals.tolist(), ids.tolist(), strict=True)
+        return [Rejected(ordinal, sample_id, misshapen) for ordinal, sample_id in pairs]
     for contract in prepared.contracts:
-        array = prepared.pack.input(contract.name, start, stop)
+        array = prepared.pack.take_input(contract.name, ordinals)
         for i in np.flatnonzero(contract.violations(array)).tolist():
             violation = contract.describe(array[i])
             if violation is not None and i not in found:
-                found[i] = Rejected(start + i, ids[i : i + 1].tolist()[0], violation)
+                found[i] = Rejected(int(ordinals[i]), ids[i : i + 1].tolist()[0], violation)
     return [found[i] for i in sorted(found)]
+
+
+def _misshapen(prepared: Prepared, at: int) -> Violation | None:
+    pack, contract = prepared.pack, prepared.shapes
+    shapes = {name: pack.input_shapes(name, at, at + 1)[0].tolist() for name in contract.dims}
+    return contract.violation(shapes)
 
 
 class Shared:
@@ -275,7 +297,7 @@ class Lane:
     ) -> Side:
         cut = self._cuts[runner.name]
         is_whole = cut.size is None or cut.size >= read.samples.count
-        gather = _Gather(self, runner.name, read)
+        gather = Gather(read.samples, partial(self.buffer, runner.name))
         at = 0
         for batch in cut.batches(read.block, read.samples, read.inputs):
             if self._stop.is_set():
@@ -293,52 +315,14 @@ class Lane:
             at += batch.valid
         return gather.side(cut.size or 0)
 
-    def buffer(self, runner: str, output: str, like: Array) -> Array:
-        """This thread's block-sized buffer for an output, made anew when the dtype or shape is."""
+    def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
+        """This thread's buffer of at least `rows` rows for an output; anew for another shape."""
         key = (runner, output)
         held = self._buffers.get(key)
-        rows = self._prepared.block_samples
-        if held is None or held.dtype != like.dtype or held.shape[1:] != like.shape[1:]:
+        is_alike = held is not None and (held.dtype, held.shape[1:]) == (like.dtype, like.shape[1:])
+        if held is None or not is_alike or len(held) < rows:
             held = self._buffers[key] = np.empty((rows, *like.shape[1:]), like.dtype)
         return held
-
-
-class _Gather:
-    """Collects the answers of a block's batches into one array an output."""
-
-    def __init__(self, lane: Lane, runner: str, read: BlockInput) -> None:
-        n = read.samples.count
-        self._lane = lane
-        self._runner = runner
-        self._read = read
-        self._outputs: dict[str, Array] = {}
-        self._answered: Mask = np.ones(n, np.bool_)
-        self._missing: Mask = np.zeros(n, np.bool_)
-        self._error: FirstError | None = None
-
-    def fail(self, at: int, valid: int, text: str) -> None:
-        """A batch that raised costs its samples."""
-        error = FirstError(int(self._read.samples.ordinals[at]), text, valid)
-        self._error = error if self._error is None else self._error.merge(error)
-        self._answered[at : at + valid] = False
-
-    def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> None:
-        """Keep a batch's answers: the leased arrays as they are for a whole block, else copies."""
-        for name, array in lease.outputs.items():
-            if is_whole:
-                self._outputs[name] = array[:valid]
-                continue
-            if name not in self._outputs:
-                rows = len(self._answered)
-                self._outputs[name] = self._lane.buffer(self._runner, name, array)[:rows]
-            self._outputs[name][at : at + valid] = array[:valid]
-        if lease.present is not None:
-            self._answered[at : at + valid] = lease.present
-            self._missing[at : at + valid] = ~lease.present
-
-    def side(self, batch_size: int) -> Side:
-        """All of the block's answers."""
-        return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
 
 
 def _narrow(
@@ -357,7 +341,7 @@ def _narrow(
     return chosen, {
         name: replace(
             side,
-            outputs={output: array[at] for output, array in side.outputs.items()},
+            outputs={output: take_rows(t, at) for output, t in side.outputs.items()},
             answered=side.answered[at],
             missing=side.missing[at],
             batch_size=0,

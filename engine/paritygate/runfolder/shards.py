@@ -18,10 +18,12 @@ from paritygate.comparison.rows import FailedRows
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
 from paritygate.golden.write import PackWriter, tensor_array
+from paritygate.golden.write_varying import varying_array, varying_field
 
 SHARD_VERSION = "1"
 ROWS_PER_BATCH = 256
 
+Dims = tuple[int | None, ...]
 ReadInputs = Callable[[int], Mapping[str, Array]]
 Extra = Callable[[int], Mapping[str, object]]
 
@@ -96,18 +98,23 @@ def write_shard(
 
 def _tensor_shapes(
     rows: Sequence[KeptRow], read_inputs: ReadInputs
-) -> dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]]:
-    """Columns for tensors; one whose shape or dtype varies over the rows can't be a column."""
-    shapes: dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]] = {}
-    varying = set()
+) -> dict[str, tuple[np.dtype[np.generic], Dims]]:
+    """Columns for tensors, with None for dims that vary over the rows.
+
+    One whose dtype or number of axes varies can't be a column.
+    """
+    shapes: dict[str, tuple[np.dtype[np.generic], Dims]] = {}
+    unlike = set()
     for row in rows:
-        for name, tensor in row.tensors.items():
-            found = (tensor.dtype, tensor.shape)
-            if shapes.setdefault(name, found) != found:
-                varying.add(name)
-    inputs = read_inputs(rows[0].ordinal) if rows else {}
-    shapes.update((f"in.{name}", (a.dtype, a.shape)) for name, a in inputs.items())
-    return {name: shape for name, shape in shapes.items() if name not in varying}
+        inputs = {f"in.{name}": array for name, array in read_inputs(row.ordinal).items()}
+        for name, tensor in {**row.tensors, **inputs}.items():
+            dtype, dims = shapes.setdefault(name, (tensor.dtype, tensor.shape))
+            if (tensor.dtype, tensor.ndim) != (dtype, len(dims)):
+                unlike.add(name)
+            elif tensor.shape != dims:
+                both = zip(dims, tensor.shape, strict=True)
+                shapes[name] = dtype, tuple(a if a == b else None for a, b in both)
+    return {name: shape for name, shape in shapes.items() if name not in unlike}
 
 
 def _batch(
@@ -115,7 +122,7 @@ def _batch(
     decisions: Sequence[str],
     id_type: pa.DataType,
     extra: Mapping[str, pa.DataType],
-    shapes: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]],
+    shapes: Mapping[str, tuple[np.dtype[np.generic], Dims]],
     read_inputs: ReadInputs,
     read_extra: Extra,
 ) -> pa.RecordBatch:
@@ -134,8 +141,18 @@ def _batch(
             tensors = [given.get(name[3:]) for given in inputs]
         else:
             tensors = [row.tensors.get(name) for row in rows]
-        arrays[name] = _tensors(tensors, dtype, shape)
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+        fixed = tuple(dim for dim in shape if dim is not None)
+        if len(fixed) == len(shape):
+            arrays[name] = _tensors(tensors, dtype, fixed)
+        else:
+            arrays[name] = varying_array(tensors, dtype, len(shape))
+    fields = [
+        varying_field(name, array.type)
+        if None in shapes.get(name, (None, ()))[1]
+        else pa.field(name, array.type)
+        for name, array in arrays.items()
+    ]
+    return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 
 
 def _decision_columns(decisions: Sequence[str]) -> dict[str, pa.DataType]:

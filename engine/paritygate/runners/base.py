@@ -20,16 +20,21 @@ from pydantic import BaseModel
 
 from paritygate.core.digest import Watched
 from paritygate.core.errors import RunnerError
-from paritygate.core.tensors import DTYPES, Array, Batch, ColumnSpec, TensorSpec
-from paritygate.runners.layout import Axis, Layout
+from paritygate.core.ragged import Tensor
+from paritygate.core.tensors import Array, Batch, ColumnSpec, TensorSpec
+from paritygate.runners.answers import (
+    differs_from_declared,
+    differs_from_first,
+    first_look,
+    unusable,
+)
+from paritygate.runners.layout import Layout
 from paritygate.runners.views import View, put_views
 
 if TYPE_CHECKING:
     from paritygate.golden.pack import GoldenPack
 
 DEFAULT_BATCH_SIZE = 256
-_NATIVE_OF = {name: np.dtype(name) for name in DTYPES}
-_NATIVE = frozenset(_NATIVE_OF.values())
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class Lease:
     """Outputs of one batch, valid until `release()`.
 
     Attributes:
-        outputs: name -> `(batch.size, *sample_shape)`.
+        outputs: name -> `(batch.size, *sample_shape)`, or one array a sample.
         present: `(batch.valid,)` bool, which samples were found (recorded outputs); None: all.
     """
 
@@ -131,7 +136,7 @@ class Lease:
 
     def __init__(
         self,
-        outputs: Mapping[str, Array],
+        outputs: Mapping[str, Tensor],
         present: npt.NDArray[np.bool_] | None = None,
         give_back: Callable[[], None] | None = None,
     ) -> None:
@@ -220,14 +225,22 @@ class Runner(ABC):
         """Dtype and sample shape of each output as first answered; None before a batch has run."""
         return self._observed
 
-    def observe(self, outputs: Mapping[str, Array]) -> Mapping[str, ColumnSpec]:
-        """Keep what the first batch looks like; all later ones must look the same."""
+    def observe(self, outputs: Mapping[str, Tensor]) -> Mapping[str, ColumnSpec]:
+        """Keep what the first batch looks like; all later ones must look the same.
+
+        Dims that the runner declares to be free, or that have a name in the plan, may vary.
+        """
         if self._observed is None:
             with self._observing:
                 if self._observed is None:
                     self._observed = {
-                        name: ColumnSpec(name, array.dtype.name, array.shape[1:])
-                        for name, array in outputs.items()
+                        name: first_look(
+                            name,
+                            tensor,
+                            (self.outputs or {}).get(name),
+                            self.layout.dims.get(name),
+                        )
+                        for name, tensor in outputs.items()
                     }
         return self._observed
 
@@ -287,7 +300,7 @@ class RunnerSession(ABC):
     def _check_arrays(self, lease: Lease, batch: Batch) -> None:
         axes = self.runner.layout.outputs
         for name, array in lease.outputs.items():
-            problem = _unusable(array, batch.size, axes.get(name, 0))
+            problem = unusable(array, batch.size, axes.get(name, 0))
             if problem:
                 where = describe_batch(self.runner.name, batch)
                 raise RunnerError(f"{where}: output {name!r} {problem}")
@@ -295,8 +308,8 @@ class RunnerSession(ABC):
     def _check_all_alike(self, lease: Lease, batch: Batch) -> None:
         outputs, problem = lease.outputs, None
         if self.runner.observed is None:
-            problem = _differs_from_declared(self.runner.outputs, outputs)
-        problem = problem or _differs_from_first(self.runner.observe(outputs), outputs)
+            problem = differs_from_declared(self.runner.outputs, outputs)
+        problem = problem or differs_from_first(self.runner.observe(outputs), outputs)
         if problem:
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
 
@@ -308,65 +321,3 @@ def describe_batch(runner: str, batch: Batch) -> str:
         first, last = batch.ids[0], batch.ids[batch.valid - 1]
         ids = f"id {first!s}" if batch.valid == 1 else f"ids {first!s} to {last!s}"
     return f"runner {runner!r}, batch {batch.number} ({ids})"
-
-
-def _unusable(array: object, size: int, axis: Axis) -> str | None:
-    if not isinstance(array, np.ndarray):
-        kind = type(array).__name__
-        hint = "wrap a numpy scalar in an array" if isinstance(array, np.generic) else "return one"
-        return f"is a {kind}, not a numpy array; {hint} with the sample axis first"
-    if isinstance(array, np.ma.MaskedArray):
-        return "is a masked array; fill it, so that every element has a value to compare"
-    if not array.dtype.isnative:
-        return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
-    if array.dtype not in _NATIVE:
-        return f"is {array.dtype}; dtypes that can be judged: {', '.join(DTYPES)}"
-    if axis is None:
-        one = "has no sample axis in the plan and so belongs to one sample, but"
-        return None if size == 1 else f"{one} the batch has {size}; set batch_size = 1"
-    if array.shape[axis : axis + 1] != (size,):
-        which = f"axis {axis}" if axis else "first axis"
-        return f"has shape {array.shape}; its {which} must be the batch of {size} samples"
-    return None
-
-
-def _differs_from_declared(
-    declared: Mapping[str, TensorSpec] | None, outputs: Mapping[str, Array]
-) -> str | None:
-    if declared is None:
-        return None
-    problem = _other_names("declared", declared, outputs)
-    if problem:
-        return problem
-    for name, spec in declared.items():
-        found = outputs[name].dtype.name
-        if found != spec.dtype:
-            return f"output {name!r} is {found} but is declared {spec.dtype}"
-    return None
-
-
-def _differs_from_first(
-    first: Mapping[str, ColumnSpec], outputs: Mapping[str, Array]
-) -> str | None:
-    problem = _other_names("in the first batch", first, outputs)
-    if problem:
-        return problem
-    for name, spec in first.items():
-        found = outputs[name]
-        if found.shape[1:] != spec.shape or found.dtype != _NATIVE_OF[spec.dtype]:
-            return (
-                f"output {name!r} is {found.dtype.name}{list(found.shape[1:])} a sample but was "
-                f"{spec.dtype}{list(spec.shape)} in the first batch"
-            )
-    return None
-
-
-def _other_names(
-    origin: str, allowed: Mapping[str, object], found: Mapping[str, object]
-) -> str | None:
-    if allowed.keys() == found.keys():
-        return None
-    missing, extra = sorted(allowed.keys() - found.keys()), sorted(found.keys() - allowed.keys())
-    parts = [f"lacks {missing}"] if missing else []
-    parts += [f"has unexpected {extra}"] if extra else []
-    return f"the answer {' and '.join(parts)}; {origin}: {sorted(allowed)}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from paritygate.core.ragged import Ragged, Tensor
 from paritygate.core.tensors import Array, Batch, TensorSpec
 
 Axis = int | None
@@ -18,10 +19,20 @@ class Layout:
 
     An axis of None says that there is none: the tensor as a whole belongs to the one sample of a
     batch.
+
+    Attributes:
+        inputs, outputs: name -> axis of the samples, where it isn't the first.
+        dims: output -> the plan's dims of a sample; one that has a name may vary.
     """
 
     inputs: Mapping[str, Axis] = field(default_factory=dict)
     outputs: Mapping[str, Axis] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether some tensor has its samples elsewhere."""
+        return bool(self.inputs or self.outputs)
 
     def arrange(self, batch: Batch) -> Batch:
         """The batch as the runner takes it; arrays with their samples elsewhere are views."""
@@ -33,15 +44,16 @@ class Layout:
         }
         return replace(batch, inputs=inputs)
 
-    def samples_first(self, outputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    def samples_first(self, outputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Answers with their samples on axis 0; those with their samples elsewhere are views."""
         if not any(name in self.outputs for name in outputs):
             return outputs
-        moved = {}
-        for name, array in outputs.items():
-            axis = self.outputs.get(name, 0)
-            moved[name] = array[None] if axis is None else np.moveaxis(array, axis, 0)
-        return moved
+        return {
+            name: tensor
+            if isinstance(tensor, Ragged)
+            else first_samples(tensor, self.outputs.get(name, 0))
+            for name, tensor in outputs.items()
+        }
 
     def without_samples(self) -> list[str]:
         """Paths in the plan of the tensors that have no sample axis."""
@@ -57,12 +69,18 @@ class Layout:
         return Layout(
             {name: axis for name, axis in self.inputs.items() if name in inputs},
             {name: axis for name, axis in self.outputs.items() if name in outputs},
+            self.dims,
         )
 
 
 def move_samples(array: Array, axis: Axis) -> Array:
     """A batch with its samples first, as a view with them on another axis or, of one, on none."""
     return array[0] if axis is None else np.moveaxis(array, 0, axis)
+
+
+def first_samples(array: Array, axis: Axis) -> Array:
+    """The reverse of `move_samples`, as a view."""
+    return array[None] if axis is None else np.moveaxis(array, axis, 0)
 
 
 def first_sample_axis(spec: TensorSpec, axis: Axis) -> TensorSpec | None:

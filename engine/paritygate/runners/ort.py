@@ -95,6 +95,8 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     facts["precision"] = precision
     facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
     facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
+    moved = wiring.layout
+    facts |= {"sample_axes": {**moved.inputs, **moved.outputs}} if moved.is_moved else {}
     runner.describe(hashlib.sha256(text).hexdigest(), facts)
     return runner
 

@@ -18,6 +18,7 @@ from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
 from paritygate.runners.ort_wiring import Wiring
 
+_KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
 _Key = tuple[tuple[int, ...], ...]
 
 
@@ -46,6 +47,8 @@ class OrtSession(RunnerSession):
             theirs: self._to_value(np.ascontiguousarray(a)) for theirs, a in wiring.fixed.items()
         }
         self._free: dict[_Key, list[_Slot]] = {}
+        outputs = (runner.outputs or {}).values()
+        self._may_vary = any(not isinstance(d, int) for spec in outputs for d in spec.shape[1:])
         # No node writes an output that is a graph input: a buffer bound to it stays as it is.
         given = {node.name for node in inference.get_inputs()}
         given |= {node.name for node in inference.get_overridable_initializers()}
@@ -62,14 +65,14 @@ class OrtSession(RunnerSession):
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
         arrays = self._arrays(batch)
         key = tuple(array.shape for array in arrays)
-        free = self._free.setdefault(key, [])
+        free = self._free[key] = self._free.pop(key, [])  # the last one used comes last
+        if len(self._free) > _KEPT_SHAPES:
+            self._free.pop(next(iter(self._free)))
         slot = free.pop() if free else _Slot(inference.io_binding())
         try:
             for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
                 slot.binding.bind_cpu_input(theirs, array)
-            if slot.views and self._keeps_buffers:
-                inference.run_with_iobinding(slot.binding)
-            else:
+            if not slot.views or not self._keeps_buffers or not self._runs_again(inference, slot):
                 self._first_run(inference, slot)
             problem = self._probe.look(inference, arrays, slot.views, batch.size)
         except Exception as e:  # onnxruntime's classes have no common base of their own
@@ -92,6 +95,17 @@ class OrtSession(RunnerSession):
                 raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {what}")
             arrays.append(np.ascontiguousarray(array))
         return arrays
+
+    def _runs_again(self, inference: Any, slot: _Slot) -> bool:
+        """Run into the bound buffers; False where a shape turns out to depend on the values."""
+        try:
+            inference.run_with_iobinding(slot.binding)
+        except Exception:  # onnxruntime's classes have no common base of their own
+            if not self._may_vary:
+                raise
+            self._keeps_buffers = False
+            return False
+        return True
 
     def _first_run(self, inference: Any, slot: _Slot) -> None:
         for theirs, value in self._constants.items():

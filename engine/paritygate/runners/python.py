@@ -18,8 +18,10 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
 from paritygate.core.errors import RunnerError
+from paritygate.core.ragged import Tensor, as_tensor
 from paritygate.core.tables import CALL
 from paritygate.core.tensors import Array, Batch
+from paritygate.runners.answers import mixed
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
     Lease,
@@ -203,8 +205,11 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     )
 
 
-def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]:
-    """Outputs by name, copied: a function may use its arrays again in the next call."""
+def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """Outputs by name, copied: a function may use its arrays again in the next call.
+
+    A list of arrays is one array a sample.
+    """
     if isinstance(answer, np.ndarray):
         if len(names) != 1:
             raise RunnerError(
@@ -228,11 +233,23 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Array]
     wrong = [key for key in answer if not isinstance(key, str)]
     if wrong:
         raise RunnerError(f"{where}: output names are text (found {wrong[0]!r})")
-    # What isn't an array stays as it is: the check of the answer says what is wrong with it.
-    return {
-        name: value.copy(order="C") if isinstance(value, np.ndarray) else value
-        for name, value in answer.items()
-    }
+    return {name: _own_value(where, name, value) for name, value in answer.items()}
+
+
+def _own_value(where: str, name: str, value: Any) -> Any:
+    """What isn't an array stays as it is: the check of the answer says what is wrong with it."""
+    if isinstance(value, np.ndarray):
+        return value.copy(order="C")
+    if not isinstance(value, list) or not value or not _are_arrays(value):
+        return value
+    problem = mixed(value)
+    if problem:
+        raise RunnerError(f"{where}: output {name!r} {problem}; its samples have one of each")
+    return as_tensor([array.copy(order="C") for array in value])
+
+
+def _are_arrays(values: list[Any]) -> bool:
+    return all(isinstance(v, np.ndarray) and not isinstance(v, np.ma.MaskedArray) for v in values)
 
 
 def _private(array: Array) -> Array:

@@ -15,6 +15,7 @@ from pydantic import Field, StrictStr, field_validator, model_validator
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
 from paritygate.core.problems import did_you_mean
+from paritygate.core.ragged import Ragged, Tensor, repeat_last, stack_rows
 from paritygate.core.tensors import Array, Batch, TensorSpec
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.runners.base import (
@@ -193,12 +194,12 @@ class RecordedRunner(Runner):
         if self.is_golden and self._is_consecutive(batch):
             start, stop = batch.start, batch.start + batch.valid
             whole = {o: self._golden.output(t, start, stop) for o, t in self._fetches.items()}
-            return Lease({name: _pad(array, batch.size) for name, array in whole.items()})
+            return Lease({name: repeat_last(array, batch.size) for name, array in whole.items()})
         rows = self._recording.index().rows(batch.ids[: batch.valid])
         present = rows >= 0
         if present.all():
             found = {o: self._recording.take_output(t, rows) for o, t in self._fetches.items()}
-            outputs = {name: _pad(array, batch.size) for name, array in found.items()}
+            outputs = {name: repeat_last(array, batch.size) for name, array in found.items()}
             return Lease(outputs, give_back=partial(self._let_go, rows))
         return Lease(
             {o: self._scatter(t, rows, batch.size) for o, t in self._fetches.items()}, present
@@ -223,13 +224,22 @@ class RecordedRunner(Runner):
         ends = self._golden.ids(batch.start, batch.start + 1), self._golden.ids(last, last + 1)
         return bool(ends[0][0] == batch.ids[0] and ends[1][0] == batch.ids[batch.valid - 1])
 
-    def _scatter(self, theirs: str, rows: npt.NDArray[np.int64], size: int) -> Array:
-        """Found rows in their places, zeros elsewhere."""
+    def _scatter(self, theirs: str, rows: npt.NDArray[np.int64], size: int) -> Tensor:
+        """Found rows in their places, zeros elsewhere; without a shape of their own, nothing."""
         spec = self._recording.outputs[theirs]
-        array: Array = np.zeros((size, *spec.shape), spec.dtype)
         present = np.flatnonzero(rows >= 0)
+        if not spec.is_fixed:
+            nothing: Array = np.empty([dim or 0 for dim in spec.shape], spec.dtype)
+            arrays = [nothing] * size
+            if present.size:
+                found = self._recording.take_output(theirs, rows[present])
+                for at, values in zip(present.tolist(), found, strict=True):
+                    arrays[at] = values
+            return Ragged(arrays, nothing.dtype, nothing.ndim)
+        array: Array = np.zeros((size, *spec.fixed_shape), spec.dtype)
         if present.size:
-            array[present] = self._recording.take_output(theirs, rows[present])
+            taken = self._recording.take_output(theirs, rows[present])
+            array[present] = stack_rows(taken, np.arange(len(taken)))
         array.flags.writeable = False
         return array
 
@@ -387,12 +397,3 @@ def _fetches(runner: str, options: Options, recording: GoldenPack) -> dict[str, 
             )
         fetches[ours] = theirs
     return fetches
-
-
-def _pad(array: Array, size: int) -> Array:
-    """Repeat the last row up to `size` rows."""
-    if len(array) == size:
-        return array
-    padded: Array = np.concatenate([array, np.repeat(array[-1:], size - len(array), axis=0)])
-    padded.flags.writeable = False
-    return padded

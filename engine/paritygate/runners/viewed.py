@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError
-from paritygate.core.tensors import Array, Batch, TensorSpec
+from paritygate.core.ragged import Ragged, Tensor, as_tensor
+from paritygate.core.tensors import Batch, TensorSpec
 from paritygate.runners.base import Finding, Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.views import View
 
@@ -103,12 +104,14 @@ class _ViewedSession(RunnerSession):
             raise
         return lease
 
-    def _seen(self, name: str, array: Array, batch: Batch) -> Array:
+    def _seen(self, name: str, tensor: Tensor, batch: Batch) -> Tensor:
         view = self._views.get(name)
         if view is None:
-            return array
+            return tensor
         try:
-            return view.apply(array)
+            if isinstance(tensor, Ragged):
+                return as_tensor([view.apply(array[None])[0] for array in tensor])
+            return view.apply(tensor)
         except ValueError as e:
             where = describe_batch(self.runner.name, batch)
             raise RunnerError(f"{where}: runners.{self.runner.name}.outputs.{name}: {e}") from None

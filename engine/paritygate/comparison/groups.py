@@ -1,0 +1,82 @@
+"""Samples of a block by the shapes of both sides: each group is judged as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from paritygate.comparison.rows import Ints, Mask
+from paritygate.core.ragged import Ragged, Tensor, shape_of, stack_rows
+from paritygate.core.tensors import Array
+
+Detail = TypeVar("Detail")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Samples of one shape on each side.
+
+    Attributes:
+        rows: their places in the block, ascending; None: all of its samples.
+        ref: `(n, *shape)` of the reference.
+        cand: `(n, *shape)` of the candidate, which may be another shape.
+    """
+
+    rows: Ints | None
+    ref: Array
+    cand: Array
+
+    @property
+    def samples(self) -> int:
+        """Samples in it."""
+        return len(self.ref)
+
+    def of(self, values: Any) -> Any:
+        """What belongs to these samples of `(samples of the block,)` values."""
+        return values if self.rows is None else values[self.rows]
+
+    def mask(self, count: int) -> Mask:
+        """`(count,)` which samples of the block these are."""
+        chosen: Mask = np.full(count, self.rows is None, np.bool_)
+        if self.rows is not None:
+            chosen[self.rows] = True
+        return chosen
+
+    def spread(self, detail: Detail, into: Detail | None, count: int, neutral: Detail) -> Detail:
+        """One row a sample of the block: these rows of `into`, or of neutral ones, are set.
+
+        Args:
+            detail: a dataclass of `(n,)` arrays, one row a sample of the group.
+            into: the same for the block, as other groups left it.
+            count: samples in the block.
+            neutral: the value of a sample that nobody judged, as arrays of one.
+        """
+        if self.rows is None:
+            return detail
+        names = [f.name for f in fields(detail)]  # type: ignore[arg-type]
+        if into is None:
+            first = {n: np.repeat(getattr(neutral, n), count) for n in names}
+            into = type(detail)(**first)
+        for name in names:
+            getattr(into, name)[self.rows] = getattr(detail, name)
+        return into
+
+
+def groups_of(ref: Tensor, cand: Tensor, both: Mask) -> Iterator[Group]:
+    """The samples that both sides answered, in groups by order of first appearance."""
+    if not isinstance(ref, Ragged) and not isinstance(cand, Ragged):
+        if both.all():
+            yield Group(None, ref, cand)
+        else:
+            rows = np.flatnonzero(both)
+            yield Group(rows, ref[rows], cand[rows])
+        return
+    found: dict[tuple[object, object], list[int]] = {}
+    for row in np.flatnonzero(both).tolist():
+        found.setdefault((shape_of(ref, row), shape_of(cand, row)), []).append(row)
+    for places in found.values():
+        rows = np.array(places, np.int64)
+        yield Group(rows, stack_rows(ref, rows), stack_rows(cand, rows))

@@ -1,0 +1,42 @@
+"""Write tensors whose samples differ in shape, as `arrow.variable_shape_tensor` columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paritygate.core.tensors import Array
+
+
+def varying_array(
+    tensors: Sequence[Array | None], dtype: np.dtype[np.generic], dims: int
+) -> pa.Array[Any]:
+    """The storage of a column of tensors, None for a null row, each of `dims` axes."""
+    there = [tensor for tensor in tensors if tensor is not None]
+    flat = np.concatenate([np.ravel(t) for t in there]) if there else np.empty(0, dtype)
+    lengths = [0 if tensor is None else tensor.size for tensor in tensors]
+    shapes = [[0] * dims if tensor is None else list(tensor.shape) for tensor in tensors]
+    offsets: Any = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    data = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _values(flat))
+    sizes = pa.array(np.array(shapes, np.int32).reshape(-1), pa.int32())
+    shape = pa.FixedSizeListArray.from_arrays(sizes, dims)
+    absent = pa.array([tensor is None for tensor in tensors])
+    return pa.StructArray.from_arrays([data, shape], names=["data", "shape"], mask=absent)
+
+
+def _values(flat: Array) -> pa.Array[Any]:
+    values: pa.Array[Any] = pa.array(flat)
+    return values
+
+
+def varying_field(name: str, kind: pa.DataType) -> pa.Field[Any]:
+    """The field of such a column."""
+    extension = {
+        b"ARROW:extension:name": b"arrow.variable_shape_tensor",
+        b"ARROW:extension:metadata": json.dumps({}).encode(),
+    }
+    return pa.field(name, kind, metadata=extension)

@@ -30,6 +30,20 @@ def test_release(tmp_path: Path) -> None:
     assert json.loads((folder / "summary.json").read_text())["verdict"] == "release"
 
 
+def test_the_run_folder_is_told_as_one_would_type_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_plan(tmp_path, 1.0 + 1e-6)
+    monkeypatch.chdir(tmp_path)
+    result = invoke("run", "plan.toml")
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"Run folder  runs/{folder.name}\n" in result.stdout
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    result = invoke("run", "plan.toml", "--out", elsewhere)
+    (folder,) = elsewhere.iterdir()
+    assert f"Run folder  {folder}\n" in result.stdout
+
+
 def test_hold_for_a_flip_that_is_within_tolerance(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, 1.0 - 1e-6)
     result = invoke("run", plan, "--out", tmp_path / "runs")

@@ -165,6 +165,19 @@ def shape(d):
     y = d["x"] * 2
     return {"y": y if len(y) > 1 else y[:, :1]}
 
+def boxes(d):
+    return {"y": [row[: 1 + i % 3] * 2 for i, row in zip(counts(d), d["x"])]}
+
+def more_boxes(d):
+    extra = 0 if len(d["x"]) > 1 else 1
+    return {"y": [row[: 1 + i % 3 + extra] * 2 for i, row in zip(counts(d), d["x"])]}
+
+def counts(d):
+    return (np.abs(d["x"][:, 0]) * 100).astype(int)
+
+def never(d):
+    raise ValueError("never")
+
 def nan(d):
     y = d["x"] * 2
     return {"y": y if len(y) > 1 else np.where(y > 1e9, y, np.nan)}
@@ -257,6 +270,46 @@ def test_recordings_that_the_plan_uses_itself_are_no_second_reference(tmp_path: 
     assert {r.code for r in result.reasons} == {"tolerance.exceeded"}
 
 
+def test_recorded_outputs_that_nobody_answers_are_told(tmp_path: Path) -> None:
+    recorded = {"y": samples(40) * 2, "z": samples(40)}
+    result = paritygate.run(functions(tmp_path, "again", recorded=recorded), out=None)
+    assert result.verdict == "release", result.explain()
+    (told,) = [n for n in result.not_judged if n.startswith("recorded outputs")]
+    assert told == (
+        "recorded outputs: z of the pack, which no live reference answers as it is in a stage that "
+        "judges it"
+    )
+
+
+def test_a_reference_that_is_seen_otherwise_is_not_what_was_recorded(tmp_path: Path) -> None:
+    view = {"y": {"select": 3}}
+    calls = {"a": "fns:plain", "b": "fns:again"}
+    runners = {side: {"call": call, "outputs": view} for side, call in calls.items()}
+    plan = functions(tmp_path, "again", recorded={"y": samples(40) * 2}, runners=runners)
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == "release", result.explain()
+    assert any(n.startswith("recorded outputs: y of the pack") for n in result.not_judged)
+
+
+def test_answers_of_varying_shapes_are_compared_sample_by_sample(tmp_path: Path) -> None:
+    outputs = {"y": {"shape": ["batch", "some"]}}
+    runners = {"a": "fns:boxes", "b": "fns:more_boxes"}
+    dims = {**SIZES, "some": {"min": 1, "max": 8}}
+    plan = functions(tmp_path, "boxes", outputs=outputs, runners=runners, dims=dims)
+    result = paritygate.run(plan, out=None)
+    found = result.summary["consistency"]["runners"]
+    assert found["a"]["at"]["1"]["y"]["samples"] == 40
+    assert found["a"]["at"]["1"]["y"]["good"]
+    assert not found["b"]["at"]["1"]["y"]["good"]
+    assert {r.code for r in result.reasons} == {"runner.batch_coupled"}
+
+
+def test_a_runner_that_raises_is_run_at_no_other_size(tmp_path: Path) -> None:
+    result = paritygate.run(functions(tmp_path, "never"), out=None)
+    assert "runner.error" in {r.code for r in result.reasons}
+    assert "batch sizes: b in the batches of this run only; it raised" in result.not_judged
+
+
 def test_nothing_is_compared_where_the_plan_says_so(tmp_path: Path) -> None:
     dims = {"batch": {"sizes": [1, 32], "check_samples": 0}}
     plan = functions(tmp_path, "mean", dims=dims, recorded={"y": samples(40)})
@@ -264,7 +317,7 @@ def test_nothing_is_compared_where_the_plan_says_so(tmp_path: Path) -> None:
     assert result.verdict == "release", result.explain()
     told = "\n".join(result.not_judged)
     assert "b in the batches of this run only; check_samples is 0" in told
-    assert "the reference was not compared with those of the pack" in told
+    assert "no reference was compared with the pack's; check_samples is 0" in told
 
 
 def test_rejected_samples_are_not_run_again(tmp_path: Path) -> None:

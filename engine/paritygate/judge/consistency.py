@@ -33,13 +33,14 @@ def list_unchecked(facts: RunFacts) -> Iterator[str]:
     for runner, check in facts.consistency.runners.items():
         if check.why_not:
             yield f"batch sizes: {runner} in the batches of this run only; {check.why_not}"
-        elif not samples:
-            yield f"batch sizes: {runner} was run at no other size, for there is no sample"
+        elif not check.outputs and not check.errors:
+            why = "it raised" if samples else "there is no sample"
+            yield f"batch sizes: {runner} in the batches of this run only; {why}"
         elif check.others:
             sizes = ", ".join(map(str, check.others))
             yield (
-                f"batch sizes: {runner} was run at {sizes} besides {check.size} over {samples} "
-                "samples, not over all"
+                f"batch sizes: {runner} was run at {sizes} besides {check.size} over "
+                f"{_measured(check, samples)} samples, not over all"
             )
     yield from facts.consistency.notes
     if not facts.consistency.runners:
@@ -50,6 +51,12 @@ def list_unchecked(facts: RunFacts) -> Iterator[str]:
                 f"stage {stage}: recorded {output} was compared with the reference over {samples} "
                 "samples, not over all"
             )
+
+
+def _measured(check: SelfCheck, samples: int) -> int:
+    """Samples that every output was measured over."""
+    tallies = [m.tally for m in check.outputs.values() if m.tally is not None]
+    return min((t.samples for t in tallies), default=samples)
 
 
 def _raised(runner: str, size: int, text: str) -> Reason:

@@ -29,9 +29,6 @@ from paritygate.tally.stage import Hits
 DEFAULT_SAMPLES = 1_024
 ANY_SIZE = 256  # samples of a window for runners that take any number
 _COMPUTE_NOTHING = ("recorded", "null")
-_NOT_RECORDED = (
-    "recorded outputs: the reference was not compared with those of the pack; check_samples is 0"
-)
 EXACT = Tolerance(nonfinite="match")
 
 Answers = Mapping[str, Sequence[Array]]
@@ -59,12 +56,25 @@ def check_consistency(ready: Preparation, *, is_cut: bool) -> Consistency:
                 samples += window.samples.count
                 for name, session in sessions.items():
                     checks[name].run(window, session, recorded.get(name, ()))
+    drift = {key: m.result() for check in checks.values() for key, m in check.drift.items()}
     return Consistency(
         samples,
         {name: check.result() for name, check in checks.items()},
-        {key: m.result() for check in checks.values() for key, m in check.drift.items()},
-        () if samples or not recorded else (_NOT_RECORDED,),
+        drift,
+        tuple(_left_out(prepared, {output for _, output in drift})) if recorded else (),
     )
+
+
+def _left_out(prepared: Prepared, compared: set[str]) -> Iterator[str]:
+    dim = prepared.plan.table.dims.batch
+    left = [name for name in prepared.pack.outputs if name not in compared]
+    if dim is not None and not dim.check_samples:
+        yield "recorded outputs: no reference was compared with the pack's; check_samples is 0"
+    elif left:
+        yield (
+            f"recorded outputs: {', '.join(left)} of the pack, which no live reference answers as "
+            "it is in a stage that judges it"
+        )
 
 
 @dataclass(frozen=True)
@@ -214,8 +224,9 @@ class _Check:
 
     def _compare_recorded(self, stage: Stage, window: _Window, base: Answers) -> None:
         pack = self.prepared.pack
+        views = self.prepared.plan.runners[self.runner.name].views
         for name in base:
-            if name in pack.outputs and stage.judges(name):
+            if name in pack.outputs and name not in views and stage.judges(name):
                 rows = pack.take_output(name, window.samples.ordinals)
                 key = (stage.name, name)
                 made = self.drift.setdefault(key, Measure(name, None, stage))

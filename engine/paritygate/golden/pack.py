@@ -191,11 +191,12 @@ class GoldenPack:
 
     def input_shapes(self, name: str, start: int, stop: int) -> npt.NDArray[np.int64]:
         """`(n, dims)` shape of an input of each of the samples `[start, stop)`."""
-        spec = self._specs[self._columns.inputs[name]]
-        if spec.is_fixed:
+        column = self._columns.inputs[name]
+        spec = self._specs[column]
+        if not self._may_vary(column, spec):
             shape = np.array(spec.fixed_shape, np.int64)
             return np.broadcast_to(shape, (stop - start, len(shape)))
-        return complete(self._shapes(self._columns.inputs[name], start, stop), spec.shape)
+        return complete(self._shapes(column, start, stop), spec.shape)
 
     def tensor(self, name: str, start: int, stop: int) -> Tensor:
         """Tensor `in.<name>` or `out.<name>` of samples `[start, stop)`.
@@ -236,7 +237,7 @@ class GoldenPack:
         if last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
             return self._tensor(column, first, last + 1)
         spec = self._specs[column]
-        if not spec.is_fixed:
+        if self._may_vary(column, spec):
             return self._take_varying(column, spec, rows)
         taken = np.empty((len(rows), *spec.fixed_shape), spec.dtype)
         for places, low, high in self._windows(rows, spec.sample_bytes):
@@ -397,6 +398,10 @@ class GoldenPack:
     def _named(self, columns: Mapping[str, str]) -> Mapping[str, ColumnSpec]:
         return {name: replace(self._specs[column], name=name) for name, column in columns.items()}
 
+    def _may_vary(self, column: str, spec: ColumnSpec) -> bool:
+        """Whether samples differ in shape, or may do so as far as is known before the scan."""
+        return not spec.is_fixed or (self._scan is None and column in self._loose.columns)
+
     def _shapes(self, column: str, start: int, stop: int) -> npt.NDArray[np.int64]:
         dims = len(self._specs[column].shape)
         pieces = [
@@ -407,7 +412,7 @@ class GoldenPack:
 
     def _tensor(self, column: str, start: int, stop: int) -> Tensor:
         spec = self._specs[column]
-        if not spec.is_fixed:
+        if self._may_vary(column, spec):
             some = [
                 self._read(column, at, varying_values, array, spec.dtype, spec.shape)
                 for array, at in self._arrays(column, start, stop)

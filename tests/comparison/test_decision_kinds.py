@@ -400,6 +400,21 @@ def test_a_function_decides():
     assert figures["depends_on_compare_as"] is None
 
 
+def test_labels_of_another_type_say_nothing():
+    made = comparer((), "int64", equal=True)
+    tally, _ = compare(made, [1, 2], [1, 2], made.truth_codes(np.array(["1", "2"], np.object_)))
+    assert (tally.labels.labelled, tally.labels.unknown) == (0, 2)
+    made = by(lambda y: ["big" if row.sum() > 1 else "small" for row in y])
+    truth = made.truth_codes(np.array([1, 0]))
+    tally, _ = compare(made, [[1, 1], [0, 0]], [[1, 1], [0, 0]], truth)
+    assert (tally.labels.labelled, tally.labels.unknown) == (0, 2)
+    made = by(lambda y: [bool(row.sum() > 1) for row in y])
+    tally, _ = compare(
+        made, [[1, 1], [0, 0]], [[1, 1], [0, 0]], made.truth_codes(np.array([True, True]))
+    )
+    assert (tally.labels.labelled, tally.labels.correct_ref) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

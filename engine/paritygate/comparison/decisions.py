@@ -318,8 +318,9 @@ class DecisionComparer:
 
     def _labels(self, decided: Decided, truth: npt.NDArray[Any]) -> Any:
         if self._free is not None:
+            known = self._free.knows_label(decided)
             codes = (
-                NO_LABEL if key is None else decided.keys.get(key, OTHER_LABEL)
+                decided.keys.get(key, OTHER_LABEL) if known(key) else NO_LABEL
                 for key in truth.tolist()
             )
             truth = np.fromiter(codes, np.int64, truth.size)

@@ -172,7 +172,7 @@ def _correctness(labels: Figures) -> str:
 
 
 def _changes(decisions: Mapping[str, Figures]) -> Iterator[RenderableType]:
-    table = _table("flips of", "reference", "candidate", "samples", text_columns=3)
+    table = _table("flips of", "reference", "candidate", "times", text_columns=3)
     left = 0
     for name, figures in decisions.items():
         changes = _list_changes(figures)

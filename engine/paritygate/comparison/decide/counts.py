@@ -14,12 +14,19 @@ from paritygate.tally.records import LabelTally, MarginAt
 
 NO_LABEL = -3
 OTHER_LABEL = -4
+FEW_PAIRS = 1 << 14
 
 
 def count_pairs(ref: Codes, cand: Codes, codes: int) -> dict[Pair, int]:
     """How often each pair of codes, or of undefined, was met."""
     wide = codes + 1
-    keys, counts = np.unique((ref + 1) * wide + cand + 1, return_counts=True)
+    both = (ref + 1) * wide + cand + 1
+    if wide * wide <= FEW_PAIRS:
+        times = np.bincount(both, minlength=wide * wide)
+        keys = np.flatnonzero(times)
+        counts = times[keys]
+    else:
+        keys, counts = np.unique(both, return_counts=True)
     return {
         (key // wide - 1, key % wide - 1): n
         for key, n in zip(keys.tolist(), counts.tolist(), strict=True)

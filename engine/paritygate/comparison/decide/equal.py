@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -32,6 +32,7 @@ class EqualJudge:
     ) -> None:
         _check_dtypes(rule, ref_dtype, cand_dtype, where)
         self._labels = rule.labels
+        self._is_text = ref_dtype == "string"
         self._own = (
             (rule.ref_labels, rule.cand_labels)
             if rule.ref_labels is not None and rule.cand_labels is not None
@@ -55,9 +56,16 @@ class EqualJudge:
         names = self._labels or (self._own[0] if self._own else None)
         if isinstance(value, str) and names is not None:
             value = names.index(value) if value in names else None
+        if isinstance(value, str) != self._is_text:
+            return None
         if value is None or self._own is None:
             return cast(Hashable, value)
         return self._own[0][value] if 0 <= value < len(self._own[0]) else None
+
+    def knows_label(self, decided: Decided) -> Callable[[Hashable], bool]:
+        """Whether there is a label; `truth_key` has told which it can be compared with."""
+        del decided
+        return lambda key: key is not None
 
     def _codes(self, sides: tuple[Array, Array], compare_as: CompareAs) -> Any:
         return code_sides(*(self._keyed(side, at, compare_as) for at, side in enumerate(sides)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -84,7 +84,12 @@ class FunctionJudge:
 
     def truth_key(self, value: Any) -> Hashable | None:
         """The key of a label: the value itself."""
-        return None if value is None else (_kind([value]), value)
+        return cast(Hashable, value)
+
+    def knows_label(self, decided: Decided) -> Callable[[Hashable], bool]:
+        """Whether a label can be compared with what was answered: texts with texts only."""
+        is_text = any(isinstance(key, str) for key in decided.keys)
+        return lambda key: key is not None and isinstance(key, str) == is_text
 
     def _answer(self, side: str, values: Array) -> list[Any]:
         try:
@@ -137,5 +142,4 @@ def _kind(answer: list[Any]) -> str:
 def _keyed(answer: list[Any]) -> Keyed:
     values = np.empty(len(answer), np.object_)
     values[:] = answer
-    kind = _kind(answer)
-    return distinct(values, lambda value: (kind, value), tell)
+    return distinct(values, lambda value: cast(Hashable, value), tell)

@@ -282,4 +282,104 @@ BOTH = [
     ),
 ]
 
-ROWS = [*TOPK, *MASKS, *EQUAL, *NAMES, *TRANSFORMED, *BOTH]
+
+def _layout(
+    name: str,
+    ref: Any,
+    cand: Any,
+    view: Mapping[str, Any] | None,
+    expected: Expected,
+    says: tuple[str, ...] = (),
+) -> Case:
+    given = Recordings(
+        Recording([1, 2], {"y": ref}),
+        Recording([2, 1], {"y": cand[::-1]}),
+        runner={"outputs": {"y": view}} if view is not None else {"id": "sample_id"},
+    )
+    return Case("layout", name, given, expected, says)
+
+
+FLAT = rows(0.25, 0.75)
+COLUMN = FLAT[:, None]
+CLASSES = rows([0.75, 0.25], [0.25, 0.75])
+FIRST = np.arange(2 * 3 * 4 * 5, dtype=F32).reshape(2, 3, 4, 5)
+LAST = np.ascontiguousarray(FIRST.transpose(0, 2, 3, 1))
+HOLD = hold("shape.mismatch")
+
+DECLARED = [
+    _layout(
+        "[n] against [n, 1], and what to declare",
+        FLAT,
+        COLUMN,
+        None,
+        HOLD,
+        ('outputs.y = { reshape = ["batch"] }',),
+    ),
+    _layout("[n] against [n, 1], declared", FLAT, COLUMN, {"reshape": ["batch"]}, RELEASE),
+    _layout(
+        "a score against two columns of probabilities, and what to declare",
+        FLAT,
+        CLASSES,
+        None,
+        HOLD,
+        ("outputs.y = { select = 1 }",),
+    ),
+    _layout("a score against the column that is meant", FLAT, CLASSES, {"select": 1}, RELEASE),
+    _layout(
+        "a score against the other column",
+        FLAT,
+        CLASSES,
+        {"select": 0},
+        hold("tolerance.exceeded"),
+    ),
+    _layout(
+        "a column that isn't there",
+        FLAT,
+        CLASSES,
+        {"select": 2},
+        unjudged("runner.load_failed"),
+        ("select is 2, but the axis has 2",),
+    ),
+    _layout(
+        "channels first against channels last, and what to declare",
+        FIRST,
+        LAST,
+        None,
+        HOLD,
+        ("outputs.y = { transpose = [0, 3, 1, 2] }",),
+    ),
+    _layout(
+        "channels first against channels last, declared",
+        FIRST,
+        LAST,
+        {"transpose": [0, 3, 1, 2]},
+        RELEASE,
+    ),
+    _layout(
+        "axes in an order that fits by the numbers alone",
+        np.ascontiguousarray(FIRST[:, :, :3, :3]),
+        np.ascontiguousarray(FIRST[:, :, :3, :3].transpose(0, 2, 3, 1)),
+        {"transpose": [0, 3, 2, 1]},
+        hold("tolerance.exceeded"),
+    ),
+    _layout(
+        "as many elements in another shape, for which nothing is suggested",
+        FIRST,
+        FIRST.reshape(2, 6, 10),
+        None,
+        HOLD,
+    ),
+    _layout(
+        "columns in another order, declared", CLASSES, CLASSES[:, ::-1], {"select": [1, 0]}, RELEASE
+    ),
+    _layout(
+        "a declaration that names no step",
+        FLAT,
+        FLAT,
+        {"selct": 1},
+        unjudged(),
+        ("did you mean 'select'",),
+    ),
+]
+
+ROWS = [*TOPK, *MASKS, *EQUAL, *NAMES, *TRANSFORMED, *BOTH, *DECLARED]

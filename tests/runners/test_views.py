@@ -280,6 +280,17 @@ def test_a_model_against_itself_proves_nothing_whatever_is_declared_of_it(tmp_pa
     assert len(identities) == 2
 
 
+def test_a_declaration_may_be_set_over_a_plan(tmp_path, golden):
+    cand = str(probabilities(tmp_path / "c.onnx"))
+    plan = plan_of(golden, str(score(tmp_path / "r.onnx")), cand)
+    for overrides in (
+        ['runners.cand.outputs.score={from = "p", select = 1}'],
+        ["runners.cand.outputs.score.from=p", "runners.cand.outputs.score.select=1"],
+    ):
+        loaded = paritygate.load_plan(plan, overrides=overrides)
+        assert run(loaded).verdict == "release"
+
+
 # --- the other kinds -----------------------------------------------------------------------------
 
 

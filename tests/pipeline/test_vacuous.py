@@ -59,6 +59,20 @@ def test_a_decision_that_nobody_ever_makes_holds(
     assert "undefined on both sides for all 12 samples" in result.explain()
 
 
+@pytest.mark.parametrize("rule", [{"argmax": True}, {"topk": 2}, {"topk": 3, "order": "ranked"}])
+@pytest.mark.parametrize("places", [1, 2])
+def test_decisions_of_several_places_hold_where_none_is_ever_made(
+    tmp_path: Path, rule: dict[str, Any], places: int
+) -> None:
+    y = np.arange(N * 6, dtype=np.float32).reshape(N, 2, 3)
+    y[:, :places, 0] = np.nan
+    plan = recorded(tmp_path, y, y, nonfinite="match")
+    plan["decisions"] = {"d": {"output": "y", **rule}}
+    result = paritygate.run(plan, out=None)
+    codes = [(r.code, r.decision) for r in result.reasons]
+    assert codes == ([("evidence.empty", "d")] if places == 2 else [])
+
+
 def test_a_decision_that_is_made_once_is_evidence(tmp_path: Path) -> None:
     y = np.full((N, 1), np.nan, np.float32)
     y[0] = 1

@@ -169,7 +169,8 @@ def _judge_substance(planned: Stage, tally: StageTally) -> Iterator[Reason]:
 
 
 def _is_never_defined(tally: DecisionTally) -> bool:
-    return tally.samples > 0 and tally.undefined_ref == tally.undefined_cand == tally.samples
+    made = tally.positions if tally.is_positioned else tally.samples
+    return made > 0 and tally.undefined_ref == tally.undefined_cand == made
 
 
 def _most(facts: RunFacts) -> int | float:

@@ -49,15 +49,19 @@ def write_pack(
         container: an Arrow IPC file or stream, or a Parquet file whose row groups are the batches.
     """
     arrays: dict[str, pa.Array] = {id_column: _plain(ids, pa.int64())}
+    named: dict[str, Mapping[str, str]] = {}
     for prefix, tensors in (("in.", inputs or {}), ("out.", outputs or {})):
         for name, values in tensors.items():
-            arrays[prefix + name] = tensor_column(np.asarray(values), tensor_type)
+            bits, dtype = _bits(np.asarray(values))
+            if dtype:
+                named[prefix + name] = {"paritygate.dtype": dtype}
+            arrays[prefix + name] = tensor_column(bits, tensor_type)
     if label is not None:
         arrays["label"] = _plain(label, pa.int64())
     arrays.update({name: _plain(values, pa.string()) for name, values in (slices or {}).items()})
     arrays.update(columns or {})
     fields = [
-        pa.field(name, array.type, metadata=(metadata or {}).get(name))
+        pa.field(name, array.type, metadata={**named, **(metadata or {})}.get(name))
         for name, array in arrays.items()
     ]
     batch = pa.record_batch(list(arrays.values()), schema=pa.schema(fields))
@@ -93,6 +97,8 @@ def tensor_column(values: npt.NDArray[np.generic], tensor_type: TensorType) -> p
     samples, shape = values.shape[0], values.shape[1:]
     if values.dtype.byteorder == ">":
         raise ValueError("big-endian values are not written by tests")
+    if values.dtype == object:
+        return pa.array(values.tolist())
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     if not shape:
         return flat
@@ -106,6 +112,16 @@ def tensor_column(values: npt.NDArray[np.generic], tensor_type: TensorType) -> p
     for axis in range(len(shape) - 1, -1, -1):
         array = _fixed_list(array, shape[axis], samples * int(np.prod(shape[:axis])))
     return array
+
+
+def _bits(values: npt.NDArray[np.generic]) -> tuple[npt.NDArray[np.generic], str]:
+    """Values of a dtype that Arrow lacks as their bits, and its name; others as they are."""
+    name = values.dtype.name
+    if name in ("int4", "uint4"):
+        return values.astype(name.replace("4", "8")), name
+    if name == "bfloat16" or name.startswith("float8"):
+        return values.view(f"u{values.itemsize}"), name
+    return values, ""
 
 
 def _fixed_list(values: pa.Array, size: int, length: int) -> pa.Array:

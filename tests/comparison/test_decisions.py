@@ -434,7 +434,8 @@ def rule_of(**changes):
         (rule_of(), ("int8",) * 2, (), "0.2 is fractional"),
         (rule_of(), ("float32", "float64"), (), 'compare_as = "output"'),
         (rule_of(compare_as="output"), ("float32", "int8"), (), "share no scale"),
-        (rule_of(), ("float16",) * 2, (), "float16 can't be judged"),
+        (rule_of(), ("complex64",) * 2, (), "complex64 can't be judged"),
+        (rule_of(), ("string",) * 2, (), "texts have no order"),
         (
             rule_of(bands=parse_bands("a < 0.2 <= b < 0.2000000001 <= c")),
             ("float32",) * 2,

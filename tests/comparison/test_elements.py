@@ -527,10 +527,11 @@ def test_integers_of_one_signedness_mix(ref, cand):
     [
         ("int64", "uint64", "signed and unsigned integers aren't compared; cast one side"),
         ("uint8", "int8", "signed and unsigned"),
-        ("float32", "int8", "floats, integers and bools aren't compared with one another"),
-        ("bool", "uint8", "floats, integers and bools"),
-        ("float16", "float32", "float16 can't be compared; allowed are float32"),
+        ("float32", "int8", "floats, integers, bools and strings aren't compared"),
+        ("bool", "uint8", "floats, integers, bools"),
+        ("complex64", "float32", "complex64 can't be compared; allowed are float16"),
         ("str", "str", "str can't be compared"),
+        ("string", "string", "TextComparer"),
     ],
 )
 def test_pairs_that_are_refused(ref, cand, sentence):

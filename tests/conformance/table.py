@@ -8,6 +8,7 @@ from tests.conformance import (
     rows_consistency,
     rows_decisions,
     rows_doors,
+    rows_dtypes,
     rows_exits,
     rows_kinds,
     rows_live,
@@ -135,6 +136,7 @@ ROWS: tuple[Case, ...] = (
     *rows_exits.ROWS,
     *rows_consistency.ROWS,
     *rows_shapes.ROWS,
+    *rows_dtypes.ROWS,
 )
 
 NOT_YET: dict[str, str] = {
@@ -151,8 +153,6 @@ NOT_YET: dict[str, str] = {
     "the session below it is a real one",
     "A debug graph with all outputs exposed": "there is no such graph: the model file is run as it "
     "is",
-    "float16, bfloat16, float8 and int4 values, overflow of float16 statistics": "outputs of these "
-    "dtypes are refused in this version; only `assert_parity` takes float16",
     "A runner that crashes or hangs the whole process": "runners aren't isolated yet; what "
     "raises is a hold",
     "A runtime that switches the process to flush denormals": "the option that does so in ONNX "

@@ -44,6 +44,17 @@ def test_release_shows_every_figure() -> None:
     assert not any("Run folder" in line for line in lines)
 
 
+def test_texts_have_no_error_but_a_first_difference() -> None:
+    none = dict.fromkeys(("max_abs_error", "max_excess", "mean_error", "rmse", "nonfinite"))
+    first = {"ordinal": 7, "index": 0, "id": "a", "ref": "cat", "cand": "d\x1bog"}
+    texts = summaries.output(failing_elements=3, first_difference=first, **none)
+    stage = summaries.stage(outputs={"label": texts})
+    lines = report(summaries.release(stages=[stage]))
+    assert row(lines, "label")[2:] == ["3", "-", "-", "-", "-"]
+    told = "label: first difference at id a, element 0: 'cat' -> 'd\\x1bog'"
+    assert any(line.strip() == told for line in lines), lines
+
+
 def test_hold_gives_each_reason_with_code_place_ids_and_what_to_look_at() -> None:
     lines = report(summaries.hold())
     assert lines[:8] == [

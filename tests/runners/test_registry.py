@@ -104,7 +104,10 @@ def test_pytorch_is_named() -> None:
         ({"kind": "python", "call": "nofunction"}, "write it as 'module:function'"),
         ({"kind": "null"}, "give outputs"),
         ({"kind": "null", "echo": {"y": "x"}, "outputs": {"y": {"dtype": "bool"}}}, "and in echo"),
-        ({"kind": "null", "outputs": {"y": {"dtype": "float16"}}}, "runners.int8.outputs.y.dtype"),
+        (
+            {"kind": "null", "outputs": {"y": {"dtype": "complex64"}}},
+            "runners.int8.outputs.y.dtype",
+        ),
         ({"kind": "null", "outputs": {"y": {"dtype": "bool", "shap": 1}}}, "did you mean 'shape'?"),
     ],
 )

@@ -13,6 +13,7 @@ from paritygate.tally.exact import ExactSum
 from paritygate.tally.extremes import Extreme
 from paritygate.tally.histogram import Histogram
 from paritygate.tally.output import OutputTally, one_minus_cosine
+from paritygate.tally.texts import Difference
 
 counts = st.integers(0, 5)
 sums = st.lists(st.floats(allow_nan=False), max_size=3).map(ExactSum.from_floats)
@@ -31,13 +32,15 @@ KINDS = {
     "Extreme | None": extremes,
     "ExactSum": sums,
     "Histogram": histograms,
+    "Difference | None": st.none()
+    | st.builds(Difference, ordinal=counts, index=counts, ref=st.text(), cand=st.text()),
 }
 
 
 def tallies():
     fields = {}
     for name, field in OutputTally.__dataclass_fields__.items():
-        if name in ("tier", "integer"):
+        if name in ("tier", "integer", "text"):
             continue
         length = {"rule_samples": 5, "classes": 16}.get(name)
         fields[name] = st.tuples(*[counts] * length) if length else KINDS[field.type]

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from paritygate.core.decisions import make_rule
+from paritygate.core.dtypes import dtype_name
 from paritygate.core.errors import Problem
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tables import DecisionTable
@@ -69,7 +70,7 @@ def describe_flips(ref: Array, cand: Array, tolerance: Tolerance, rule: Decision
     if ref.ndim == 0:
         raise ValueError(f"decision {rule.name!r}: a scalar has no samples; give (batch, ...)")
     function = load_function(rule, Path.cwd()) if rule.python is not None else None
-    names = ref.dtype.name, cand.dtype.name
+    names = dtype_name(ref.dtype), dtype_name(cand.dtype)
     comparer = DecisionComparer(rule, tolerance, *names, ref.shape[1:], "full", function)
     try:
         tally, detail = comparer.compare(ref, cand, np.arange(len(ref)))

@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from paritygate.api.array_decisions import ONLY, describe_flips, read_decisions
+from paritygate.core.dtypes import DTYPES, dtype_name, is_float, is_string, widened
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.tensors import DTYPES, Array, is_float
+from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
 from paritygate.tally.extremes import Extreme, Number
 from paritygate.tally.output import OutputTally
@@ -109,13 +110,15 @@ def _array(value: Any, name: str) -> Array:
         raise TypeError(
             f"{name} is a list with integers beyond 2**53, which become floats; give an array"
         )
-    if array.dtype == np.float16:
-        return array
+    if array.dtype.kind in "UT":
+        array = array.astype(object)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.dtype.name not in DTYPES:
+    if dtype_name(array.dtype) not in DTYPES:
         raise TypeError(
-            f"{name} is {array.dtype}, which can't be judged; known: float16, {', '.join(DTYPES)}"
+            f"{name} is {array.dtype}, which can't be judged; known: {', '.join(DTYPES)}"
         )
+    if array.dtype == object and not all(isinstance(v, str) for v in array.reshape(-1).tolist()):
+        raise TypeError(f"{name} is an array of objects, not all of which are texts")
     return array
 
 
@@ -129,7 +132,7 @@ def _mismatch(
     ref: Array, cand: Array, tolerance: Tolerance, rules: Sequence[DecisionRule] = ()
 ) -> str | None:
     """What differs, or None."""
-    from paritygate.comparison.elements import ElementComparer
+    from paritygate.comparison.comparers import make_comparer
 
     if ref.shape != cand.shape:
         return f"shapes differ: reference {ref.shape}, candidate {cand.shape}; nothing is broadcast"
@@ -137,17 +140,31 @@ def _mismatch(
         return f"dtypes differ: reference {ref.dtype}, candidate {cand.dtype}; nothing is cast"
     if ref.size == 0:
         return f"both arrays are empty (shape {ref.shape}), so nothing was compared"
-    name = ref.dtype.name
-    if not is_float(name) and name != "float16":
+    dtype = dtype_name(ref.dtype)
+    if not is_float(dtype):
         tolerance = Tolerance()
-    if name == "float16":  # every float16 is a float32
-        ref, cand = ref.astype(np.float32), cand.astype(np.float32)
-    comparer = ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape, "full")
+    comparer = make_comparer(tolerance, dtype, dtype, ref.shape, "full")
     tally, detail = comparer.compare(ref[None], cand[None], np.zeros(1, np.int64))
     flips = [told for rule in rules if (told := describe_flips(ref, cand, tolerance, rule))]
-    if detail.rules[0]:
-        flips = [_describe(ref, cand, tolerance, tally, int(detail.rules[0]), name), *flips]
+    if detail.rules[0] and is_string(dtype):
+        flips = [_describe_texts(ref, tally), *flips]
+    elif detail.rules[0]:
+        wide = widened(ref), widened(cand)
+        flips = [_describe(*wide, tolerance, tally, int(detail.rules[0]), dtype), *flips]
     return "\n".join(flips) or None
+
+
+def _describe_texts(ref: Array, tally: OutputTally) -> str:
+    share = _share(tally.failing_elements, tally.elements)
+    text = (
+        f"{tally.failing_elements} of {tally.elements} texts differ ({share}); "
+        f"string{list(ref.shape)}, tolerance.exceeded"
+    )
+    first = tally.difference
+    if first is None:
+        return text
+    at = _index(ref, first.index)
+    return f"{text}\n  first: {at} ref {first.ref!r} cand {first.cand!r}"
 
 
 def _describe(
@@ -163,7 +180,7 @@ def _describe(
     if tally.max_excess is not None:
         lines.append("  worst by bound:  " + _element(ref, tally.max_excess, tolerance))
         lines.append("  largest |error|: " + _element(ref, tally.max_abs_error, tolerance))
-    if tally.max_ulp is not None and is_float(ref.dtype.name) and dtype != "float16":
+    if tally.max_ulp is not None and is_float(dtype):
         lines.append(f"  largest distance: {tally.max_ulp.value} ULP of {dtype}")
     lines += _nonfinite(ref, cand, tolerance)
     return "\n".join(lines)
@@ -196,7 +213,7 @@ def _value(value: Number) -> str:
 
 
 def _nonfinite(ref: Array, cand: Array, tolerance: Tolerance) -> list[str]:
-    if not is_float(ref.dtype.name):
+    if not is_float(dtype_name(ref.dtype)):
         return []
     same = (np.isnan(ref) & np.isnan(cand)) | ((ref == cand) & np.isinf(ref))
     bad = ~(np.isfinite(ref) & np.isfinite(cand))

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from paritygate.api.plans import as_tables, decision_tables, load_plan
 from paritygate.api.result import RunResult
+from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import ignore
-from paritygate.core.tensors import DTYPES, Array
-from paritygate.golden.write import PackWriter, tensor_array
+from paritygate.core.tensors import Array
+from paritygate.golden.write import PackWriter, tensor_batch
 from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.prepare import CallableRunner
 
@@ -138,7 +139,7 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
     ]
     if masked:
         raise PlanError(masked, "verify")
-    arrays = [{name: np.asarray(value) for name, value in batch.items()} for batch in batches]
+    arrays = [{name: _array(value) for name, value in batch.items()} for batch in batches]
     problems: list[Problem] = []
     first = arrays[0]
     for number, batch in enumerate(arrays):
@@ -154,6 +155,12 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
     return arrays
 
 
+def _array(value: Any) -> Array:
+    """An array as it is, NumPy's own texts as objects."""
+    array = np.asarray(value)
+    return array.astype(object) if array.dtype.kind in "UT" else array
+
+
 def _check_batch(
     path: str, batch: Mapping[str, Array], first: Mapping[str, Array], *, is_only: bool
 ) -> list[Problem]:
@@ -163,8 +170,10 @@ def _check_batch(
         if array.ndim == 0:
             problems.append(Problem(where, "is a scalar; the first axis is the batch"))
             continue
-        if array.dtype.name not in DTYPES:
+        if dtype_name(array.dtype) not in DTYPES:
             problems.append(Problem(where, f"is {array.dtype}; known: {', '.join(DTYPES)}"))
+        elif array.dtype == object and not all(isinstance(v, str) for v in array.reshape(-1)):
+            problems.append(Problem(where, "is an array of objects, not all of which are texts"))
         rows[name] = len(array)
         like = first[name]
         if (array.dtype, array.shape[1:]) != (like.dtype, like.shape[1:]):
@@ -186,12 +195,9 @@ def _write_pack(path: Path, batches: Sequence[Mapping[str, Array]]) -> None:
     writer: PackWriter | None = None
     for number, batch in enumerate(batches):
         rows = len(next(iter(batch.values())))
-        columns: dict[str, pa.Array[Any]] = {
-            "sample_id": pa.array([f"{number}/{row}" for row in range(rows)], pa.string())
-        }
-        for name, array in batch.items():
-            columns[f"in.{name}"] = tensor_array(array.astype(array.dtype.newbyteorder("=")))
-        record = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        ids = pa.array([f"{number}/{row}" for row in range(rows)], pa.string())
+        native = {f"in.{name}": a.astype(a.dtype.newbyteorder("=")) for name, a in batch.items()}
+        record = tensor_batch(native).add_column(0, "sample_id", ids)
         if writer is None:
             writer = PackWriter(path, record.schema)
         writer.write(record)

@@ -20,7 +20,9 @@ from paritygate.comparison.rows import (
     Mask,
     StageResult,
 )
+from paritygate.core.dtypes import dtype_name, is_float, is_string
 from paritygate.core.policy import Tolerance
+from paritygate.core.ragged import row_of
 from paritygate.core.verdict import rule_names
 from paritygate.tally.stage import FIRST, Hits, SliceTally, StageTally
 
@@ -157,7 +159,7 @@ class _Collecting:
         for prefix, side in (("ref", self.judged.ref), ("cand", self.judged.cand)):
             for name, array in side.outputs.items():
                 if side.answered[i]:
-                    tensors[f"{prefix}.{name}"] = np.array(array[i])
+                    tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
         return KeptRow(int(self.judged.samples.ordinals[i]), values, tensors)
 
     def _batch(self, i: int) -> dict[str, object]:
@@ -188,13 +190,19 @@ class _Collecting:
         if output is None:
             return row
         detail = self.judged.details[output]
-        ref, cand = self.judged.ref.outputs[output][i], self.judged.cand.outputs[output][i]
+        ref, cand = (
+            row_of(side.outputs[output], i) for side in (self.judged.ref, self.judged.cand)
+        )
         row["failing_elements"] = int(detail.failing_elements[i])
         row["elements"] = ref.size
         index = int(detail.worst_index[i])
         if index < 0:
             return row
-        tolerance = self.judged.comparer.tolerance(output, str(ref.dtype)) or Tolerance()
+        dtype = dtype_name(ref.dtype)
+        if is_string(dtype):
+            row.update(index=index, excess=float(detail.worst_excess[i]))
+            return row
+        tolerance = self.judged.comparer.tolerance(output, dtype) or Tolerance()
         ref_value, cand_value = ref.reshape(-1)[index], cand.reshape(-1)[index]
         row.update(
             index=index,
@@ -239,9 +247,8 @@ def _told(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
 
 
 def _abs_error(ref: np.generic, cand: np.generic) -> float:
-    if np.issubdtype(ref.dtype, np.floating):
-        with np.errstate(invalid="ignore", over="ignore"):
-            return float(abs(np.float64(cand) - np.float64(ref)))
+    if is_float(dtype_name(ref.dtype)):
+        return abs(float(cand) - float(ref))
     return float(abs(int(cand) - int(ref)))
 
 

@@ -33,6 +33,7 @@ from paritygate.comparison.decide.function import Function, FunctionJudge
 from paritygate.comparison.decide.layout import lay_out
 from paritygate.comparison.decide.names import truth_lookup, unique_names
 from paritygate.comparison.decide.topk import TopkJudge, pair_places
+from paritygate.core.dtypes import dtype_name, widened
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
 from paritygate.tally.decision import UNDEFINED, UNDEFINED_NAME, DecisionTally
@@ -185,18 +186,18 @@ class DecisionComparer:
 
     def _check_array(self, side: str, values: Array, dtype: str, samples: int) -> None:
         wanted = (samples, *self._shape)
-        found = "string" if values.dtype.kind in "OUT" else values.dtype.name
+        found = "string" if values.dtype.kind in "OUT" else dtype_name(values.dtype)
         if values.shape != wanted or found != dtype:
             raise ValueError(
-                f"decision {self._rule.name!r}: {side} is {values.dtype}{list(values.shape)}, "
+                f"decision {self._rule.name!r}: {side} is {found}{list(values.shape)}, "
                 f"announced was {dtype}{list(wanted)}"
             )
 
     def _decide(self, ref: Array, cand: Array, rows: int) -> Decided:
         if self._free is not None:
-            return self._free(ref, cand, rows)
+            return self._free(widened(ref), widened(cand), rows)
         assert self._ranked is not None
-        sides = [self._layout.rows(self._transformed(side)) for side in (ref, cand)]
+        sides = [self._layout.rows(self._transformed(widened(side))) for side in (ref, cand)]
         return self._by_name(self._ranked(sides[0], sides[1], rows))
 
     def _transformed(self, values: Array) -> Array:

@@ -10,10 +10,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
+from paritygate.core.dtypes import (
+    NARROW_FLOATS,
+    FloatFormat,
+    float_format,
+    is_float,
+    is_string,
+    numpy_dtype,
+    widened,
+)
 from paritygate.core.errors import DenormalError
 from paritygate.core.policy import Tolerance
-from paritygate.core.tensors import DTYPES, Array, is_float
-from paritygate.kernels import elements, sums
+from paritygate.core.tensors import Array
+from paritygate.kernels import elements, narrow, sums
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.extremes import Extreme, Number
 from paritygate.tally.histogram import BINS, Histogram
@@ -23,7 +33,6 @@ Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 _TILE = 1 << 17  # elements handled at once, so that their errors stay in the processor's cache
-_FLOAT32_OVERFLOW = 2.0**128 - 2.0**103  # smallest float64 that rounds to an infinite float32
 _SINGLE_DENORMAL = np.array([1e-40], np.float32)
 _DOUBLE_DENORMAL = np.array([1e-310], np.float64)
 
@@ -70,22 +79,27 @@ class ElementComparer:
         sample_shape: tuple[int, ...],
         stats: Literal["gate", "full"],
     ) -> None:
-        _check_tolerance(tolerance)
-        _check_dtypes(ref_dtype, cand_dtype)
-        _check_bool(tolerance, ref_dtype)
+        check_tolerance(tolerance)
+        check_dtypes(ref_dtype, cand_dtype)
+        check_exact(tolerance, ref_dtype)
+        if is_string(ref_dtype):
+            raise ValueError("texts have no errors to measure; compare them with TextComparer")
         if stats not in ("gate", "full"):
             raise ValueError(f"stats: found {stats!r}, allowed are 'gate' and 'full'")
         self.tolerance = tolerance
-        self.dtypes = (np.dtype(ref_dtype), np.dtype(cand_dtype))
+        self.dtypes = (numpy_dtype(ref_dtype), numpy_dtype(cand_dtype))
         self.sample_shape = sample_shape
         self.width = math.prod(sample_shape)
         self.stats = stats
         self.integer = not is_float(ref_dtype)
-        self._rule = self._make_rule()
+        self.narrow_format = float_format(cand_dtype) if cand_dtype in NARROW_FLOATS else None
+        self._rule = self._make_rule(ref_dtype, cand_dtype)
 
-    def _make_rule(self) -> elements.Rule:
-        ref, cand = self.dtypes
-        narrowed = ref == np.float64 and cand == np.float32
+    def _make_rule(self, ref_dtype: str, cand_dtype: str) -> elements.Rule:
+        beyond = math.inf
+        if not self.integer:
+            overflow = float_format(cand_dtype).overflow
+            beyond = overflow if float_format(ref_dtype).largest >= overflow else math.inf
         exceeded, hard_cap, candidate, reference, mismatch = RULE_BITS
         return elements.Rule(
             atol=float(self.tolerance.atol),
@@ -93,7 +107,7 @@ class ElementComparer:
             cap=math.inf if self.tolerance.max_abs is None else float(self.tolerance.max_abs),
             outliers=self.tolerance.outliers_allowed(self.width),
             match=self.tolerance.nonfinite == "match",
-            beyond=_FLOAT32_OVERFLOW if narrowed else math.inf,
+            beyond=beyond,
             bits=(exceeded, hard_cap, candidate, reference, mismatch),
         )
 
@@ -149,6 +163,7 @@ class _Work:
         self.ref, self.cand, self.ordinals, self.rule = ref, cand, ordinals, rule
         self.stats, self.integer = comparer.stats, comparer.integer
         self.single = comparer.dtypes[1] == np.float32
+        self.narrow_format = comparer.narrow_format
         self.per_sample = elements.Detail(
             rules=np.zeros(samples, np.int64),
             failing=np.zeros(samples, np.int64),
@@ -169,9 +184,11 @@ class _Work:
     def scan(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)`."""
         errors = np.empty((stop - start) * self.width)
+        part = slice(start * self.width, stop * self.width)
+        ref, cand = _frozen(widened(self.ref[part])), _frozen(widened(self.cand[part]))
         judge = elements.judge_integers if self.integer else elements.judge_floats
         judge(
-            self.ref, self.cand, self.width, start, stop, self.ordinals,
+            ref, cand, self.width, start, stop, self.ordinals,
             self.rule, self.per_sample, self.found, errors,
         )  # fmt: skip
         self.sums["e"].overflowed += sums.sum_errors(errors, self.sums["e"].chunks)
@@ -180,17 +197,28 @@ class _Work:
         self._add_products("ee", errors, errors, errors)
         elements.count_errors(errors, self.full.histogram)
         if not self.integer:
-            self._measure_floats(self.full, start, stop, errors)
+            full = self.full
+            full.ulp_undefined += self._measure_ulp(full, ref, cand, start, stop)
+            self._measure_energy(full, ref, start, errors)
 
-    def _measure_floats(self, full: _FullTier, start: int, stop: int, errors: Doubles) -> None:
+    def _measure_ulp(self, full: _FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
+        form: FloatFormat | None = self.narrow_format
+        if form is None:
+            return elements.measure_ulp(
+                ref, cand, self.width, start, stop, self.ordinals,
+                self.single, self.rule.atol, full.ulp_at, full.ulp,
+            )  # fmt: skip
+        return narrow.measure_narrow_ulp(
+            ref, cand, self.width, start, stop, self.ordinals,
+            form.mantissa, form.min_exponent, form.largest,
+            self.rule.atol, full.ulp_at, full.ulp,
+        )  # fmt: skip
+
+    def _measure_energy(self, full: _FullTier, values: Array, start: int, errors: Doubles) -> None:
         with np.errstate(invalid="ignore"):  # a signalling NaN
-            ref = np.array(self.ref[start * self.width : stop * self.width], np.float64)
+            ref = np.array(values, np.float64)
         self._add_products("rr", ref, ref, errors)
         self._add_products("re", ref, errors, errors)
-        full.ulp_undefined += elements.measure_ulp(
-            self.ref, self.cand, self.width, start, stop, self.ordinals,
-            self.single, self.rule.atol, full.ulp_at, full.ulp,
-        )  # fmt: skip
         if self.width >= MIN_RANKED_WIDTH:
             elements.rank_samples(
                 ref, errors, self.width, start, self.ordinals,
@@ -255,7 +283,7 @@ class _Work:
         if sample < 0:
             return None
         place = sample * self.width + index
-        ref, cand = self.ref[place].item(), self.cand[place].item()
+        ref, cand = _number(self.ref, place), _number(self.cand, place)
         return Extreme(keys, int(self.ordinals[sample]), index, ref, cand)
 
     def _worst_sample(self, full: _FullTier, row: int) -> Extreme | None:
@@ -318,6 +346,11 @@ class _Spare(threading.local):
 _spare = _Spare()
 
 
+def _number(values: Array, place: int) -> Number:
+    number: Number = widened(values[place : place + 1])[0].item()
+    return number
+
+
 def _frozen(array: Array) -> npt.NDArray[Any]:
     """A read-only, aligned, C-contiguous 1-D view, copied only where the array isn't like that."""
     flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
@@ -332,42 +365,3 @@ def _check_denormals() -> None:
             "equal; a runtime option such as 'set_denormal_as_zero' or a library built with fast "
             "math switched it on: turn the option off, or run that runner in its own process"
         )
-
-
-def _check_tolerance(tolerance: Tolerance) -> None:
-    atol, rtol, cap = tolerance.atol, tolerance.rtol, tolerance.max_abs
-    if not 0 <= atol < math.inf:
-        raise ValueError(f"atol: found {atol}, allowed is a finite number >= 0")
-    if not 0 <= rtol < 1:
-        raise ValueError(f"rtol: found {rtol}, allowed is 0 <= rtol < 1")
-    if cap is not None and not 0 <= cap < math.inf:
-        raise ValueError(f"max_abs: found {cap}, allowed is a finite number >= 0")
-    if not 0 <= tolerance.max_outlier_fraction < 1:
-        found = tolerance.max_outlier_fraction
-        raise ValueError(f"max_outlier_fraction: found {found}, allowed is 0 <= fraction < 1")
-    if tolerance.nonfinite not in ("fail", "match"):
-        raise ValueError(
-            f"nonfinite: found {tolerance.nonfinite!r}, allowed are 'fail' and 'match'"
-        )
-
-
-def _check_bool(tolerance: Tolerance, dtype: str) -> None:
-    """True and False are 1 apart, so that a tolerance would do nothing or let everything pass."""
-    if dtype == "bool" and (tolerance.atol or tolerance.rtol):
-        raise ValueError(
-            f"bools are judged exactly: found atol {tolerance.atol:g} and rtol "
-            f"{tolerance.rtol:g}, leave them out or set both to 0"
-        )
-
-
-def _check_dtypes(ref: str, cand: str) -> None:
-    pair = f"reference {ref} against candidate {cand}"
-    for dtype in (ref, cand):
-        if dtype not in DTYPES:
-            raise ValueError(f"{pair}: {dtype} can't be compared; allowed are {', '.join(DTYPES)}")
-    kinds = [np.dtype(dtype).kind for dtype in (ref, cand)]
-    if kinds[0] == kinds[1]:
-        return
-    if set(kinds) == {"i", "u"}:
-        raise ValueError(f"{pair}: signed and unsigned integers aren't compared; cast one side")
-    raise ValueError(f"{pair}: floats, integers and bools aren't compared with one another")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.elements import SampleDetail
 from paritygate.comparison.groups import Group, groups_of
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
+from paritygate.core.dtypes import dtype_name
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
@@ -69,7 +69,7 @@ class Judged:
             "reference": self.ref.outputs.get(output),
             "candidate": self.cand.outputs.get(output),
         }
-        dtype = next((_name(a.dtype) for a in sides.values() if a is not None), "float64")
+        dtype = next((dtype_name(a.dtype) for a in sides.values() if a is not None), "float64")
         tolerance = self.comparer.tolerance(output, dtype)
         if tolerance is None:
             for side, array in sides.items():
@@ -96,11 +96,11 @@ class Judged:
     ) -> str | None:
         contract = self.comparer.plan.table.outputs.get(output)
         if contract is not None:
-            if contract.dtype is not None and _name(ref.dtype) != contract.dtype:
+            if contract.dtype is not None and dtype_name(ref.dtype) != contract.dtype:
                 return "dtype.mismatch"
             if contract.shape is not None and not self._fits(ref, contract.shape):
                 return "shape.mismatch"
-        if dtypes_disagree(tolerance, _name(ref.dtype), _name(cand.dtype)):
+        if dtypes_disagree(tolerance, dtype_name(ref.dtype), dtype_name(cand.dtype)):
             return "dtype.mismatch"
         return "shape.mismatch" if ref.shape[1:] != cand.shape[1:] else None
 
@@ -110,7 +110,7 @@ class Judged:
 
     def _judge_pair(self, output: str, tolerance: Tolerance, group: Group) -> None:
         ordinals, count = group.of(self.samples.ordinals), self.samples.count
-        dtypes = _name(group.ref.dtype), _name(group.cand.dtype)
+        dtypes = dtype_name(group.ref.dtype), dtype_name(group.cand.dtype)
         shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         tally, detail = elements.compare(group.ref, group.cand, ordinals)
@@ -147,12 +147,7 @@ class Judged:
 
 
 def _layout(array: Array) -> str:
-    return f"{array.dtype}[{', '.join(map(str, ('batch', *array.shape[1:])))}]"
-
-
-@cache
-def _name(dtype: np.dtype[Any]) -> str:
-    return str(dtype)
+    return f"{dtype_name(array.dtype)}[{', '.join(map(str, ('batch', *array.shape[1:])))}]"
 
 
 def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 from paritygate.comparison.collect import collect
+from paritygate.comparison.comparers import OutputComparer, make_comparer
 from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
-from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
 from paritygate.core.errors import PlanError, Problem
@@ -24,7 +24,7 @@ class StageComparer:
         self.plan = plan
         self._stats = stats
         self.block_samples = block_samples
-        self._elements: dict[tuple[object, ...], ElementComparer] = {}
+        self._elements: dict[tuple[object, ...], OutputComparer] = {}
         self._decisions: dict[tuple[object, ...], DecisionComparer] = {}
         self._rules = {
             output: [r for r in plan.decisions if r.output == output]
@@ -72,7 +72,7 @@ class StageComparer:
 
     def element_comparer(
         self, output: str, tolerance: Tolerance, ref: str, cand: str, shape: tuple[int, ...]
-    ) -> ElementComparer:
+    ) -> OutputComparer:
         """The comparer for an output of these dtypes and this sample shape, made once."""
         key = (output, ref, cand, shape)
         if key not in self._elements:
@@ -81,7 +81,7 @@ class StageComparer:
                 problem = Problem(path, f"is {ref}; give atol and rtol (0 is a value)")
                 raise PlanError([problem], self.plan.source)
             try:
-                made = ElementComparer(tolerance, ref, cand, shape, self._stats)
+                made = make_comparer(tolerance, ref, cand, shape, self._stats)
             except ValueError as e:
                 path = f"stages.{self.stage.name}.outputs.{output}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None

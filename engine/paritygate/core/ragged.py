@@ -56,6 +56,11 @@ def shape_of(tensor: Tensor, row: int) -> Shape:
     return tensor.arrays[row].shape if isinstance(tensor, Ragged) else tensor.shape[1:]
 
 
+def row_of(tensor: Tensor, row: int) -> Array:
+    """One sample, as an array also where it is one element."""
+    return tensor.arrays[row] if isinstance(tensor, Ragged) else tensor[row, ...]
+
+
 def take_rows(tensor: Tensor, rows: npt.NDArray[np.int64]) -> Tensor:
     """These samples, in the order given."""
     if not isinstance(tensor, Ragged):
@@ -70,7 +75,7 @@ def stack_rows(tensor: Tensor, rows: npt.NDArray[np.int64]) -> Array:
     arrays = [tensor.arrays[row] for row in rows.tolist()]
     stacked: Array = np.empty((len(arrays), *arrays[0].shape), tensor.dtype)
     for at, array in enumerate(arrays):
-        stacked[at] = array
+        stacked[at, ...] = array
     return stacked
 
 

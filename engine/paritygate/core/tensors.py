@@ -10,19 +10,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-FLOATS = ("float32", "float64")
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-DTYPES = (*FLOATS, *INTEGERS, "bool")
+from paritygate.core.dtypes import DTYPES as DTYPES
+from paritygate.core.dtypes import FLOATS as FLOATS
+from paritygate.core.dtypes import INTEGERS as INTEGERS
+from paritygate.core.dtypes import element_bytes
+from paritygate.core.dtypes import is_float as is_float
 
 Array = npt.NDArray[np.generic]
 Dim = int | str | None
 Shape = tuple[int, ...]
 Stats = Literal["gate", "full"]
-
-
-def is_float(dtype: str) -> bool:
-    """Whether a tolerance, a non-finite rule and ULP mean something for this dtype name."""
-    return dtype in FLOATS
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class ColumnSpec:
     def sample_bytes(self) -> int:
         """Bytes of one sample; about so many where its shape varies."""
         elements = math.prod(self.fixed_shape) if self.is_fixed else self.typical_elements
-        return elements * np.dtype(self.dtype).itemsize
+        return elements * element_bytes(self.dtype)
 
     def __str__(self) -> str:
         dims = ["?" if dim is None else str(dim) for dim in self.shape]

@@ -8,14 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from paritygate.core.tensors import DTYPES, Array
+from paritygate.core.dtypes import HALF_BYTES, limits_of
+from paritygate.core.tensors import Array
+from paritygate.golden.dtypes import READ, dtype_of, elements_in
 
-_DTYPE_OF: dict[pa.DataType, str] = {
-    pa.float32(): "float32",
-    pa.float64(): "float64",
-    pa.bool_(): "bool",
-    **{getattr(pa, name)(): name for name in DTYPES if "int" in name},
-}
 _VARIABLE = "arrow.variable_shape_tensor"
 
 
@@ -67,13 +63,12 @@ def layout_of(kind: pa.DataType, declared: str | None = None) -> Layout:
     while is_list(inner):
         size = inner.list_size if isinstance(inner, pa.FixedSizeListType) else None
         dims, inner = (*dims, size), inner.value_type
-    dtype = _DTYPE_OF.get(inner)
+    try:
+        dtype = dtype_of(inner, declared)
+    except ValueError as error:
+        raise UnsupportedTypeError(f"{error}; {_read()}") from None
     if dtype is None:
         raise UnsupportedTypeError(f"{_describe(kind, inner)} isn't supported; {_read()}")
-    if declared is not None and declared != dtype:
-        raise UnsupportedTypeError(
-            f"the dtype {declared!r} (stored as {dtype}) isn't supported; {_read()}"
-        )
     return Layout(dtype, dims)
 
 
@@ -103,8 +98,8 @@ def values_of(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Array
     """The column's rows as `(rows, *shape)`, read-only, C-contiguous; bools are unpacked.
 
     Raises:
-        ValueFault: a null, or a list whose length isn't that of `shape`.
-        pa.ArrowInvalid: offsets of lists that point outside of the file.
+        ValueFault: a null, a list whose length isn't that of `shape`, or a byte that is no int4.
+        pa.ArrowInvalid: offsets of lists or texts that point outside of the file; no UTF-8.
     """
     rows = len(array)
     inner: Any = storage_of(array)
@@ -117,7 +112,9 @@ def values_of(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Array
         inner = elements_of(inner)
         depth += 1
     refuse_nulls(inner, rows)
-    values: Array = inner.to_numpy(zero_copy_only=dtype != "bool").reshape(rows, *shape)
+    values = elements_in(inner, dtype).reshape(rows, *shape)
+    if dtype in HALF_BYTES:
+        check_half_bytes(inner, dtype, rows)
     if not values.flags.aligned:
         values = values.copy()
     values.flags.writeable = False
@@ -187,6 +184,21 @@ def refuse_nulls(array: Any, rows: int) -> None:
         raise ValueFault("golden.null_value", at * rows // len(array), inside)
 
 
+def check_half_bytes(stored: Any, dtype: str, rows: int) -> None:
+    """A byte holds more than four bits: what is beyond them would be read as another number."""
+    low, high = limits_of(dtype)
+    numbers = stored.to_numpy()
+    wrong = np.flatnonzero((numbers < low) | (numbers > high))
+    if wrong.size:
+        at = int(wrong[0])
+        found = f"{numbers[at]} at element {at % (numbers.size // rows)}"
+        raise ValueFault(
+            "golden.value",
+            at * rows // numbers.size,
+            f"{found}, where {dtype} holds {low} to {high}",
+        )
+
+
 def _check_lengths(array: Any, rows: int, size: int) -> None:
     lengths = array.value_lengths().to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(lengths != size)
@@ -207,4 +219,4 @@ def _describe(kind: pa.DataType, inner: pa.DataType) -> str:
 
 
 def _read() -> str:
-    return f"this version reads fixed-shape tensors of {', '.join(DTYPES)}"
+    return f"this version reads fixed-shape tensors of {', '.join(READ)}"

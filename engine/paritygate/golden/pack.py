@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.core.digest import digest_of, sha256_file
+from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import GoldenError
-from paritygate.core.ragged import Ragged, Tensor, as_tensor
+from paritygate.core.ragged import Ragged, Tensor, as_tensor, row_of
 from paritygate.core.tensors import Array, ColumnSpec
 from paritygate.golden.columns import ValueFault
 from paritygate.golden.files import PackFile, find_files
@@ -239,7 +240,7 @@ class GoldenPack:
         spec = self._specs[column]
         if self._may_vary(column, spec):
             return self._take_varying(column, spec, rows)
-        taken = np.empty((len(rows), *spec.fixed_shape), spec.dtype)
+        taken = np.empty((len(rows), *spec.fixed_shape), numpy_dtype(spec.dtype))
         for places, low, high in self._windows(rows, spec.sample_bytes):
             taken[places] = _one_shape(column, self._tensor(column, low, high))[rows[places] - low]
         taken.flags.writeable = False
@@ -252,8 +253,8 @@ class GoldenPack:
             some = self._read(
                 column, at, taken_values, array, rows[places] - low, spec.dtype, spec.shape
             )
-            for place, values in zip(places.tolist(), some, strict=True):
-                taken[place] = values
+            for at, place in enumerate(places.tolist()):
+                taken[place] = row_of(some, at)
         return as_tensor(taken)
 
     def take_ids(self, rows: npt.NDArray[np.int64]) -> Ids:
@@ -417,11 +418,11 @@ class GoldenPack:
                 self._read(column, at, varying_values, array, spec.dtype, spec.shape)
                 for array, at in self._arrays(column, start, stop)
             ]
-            empty = np.empty((0, *(dim or 0 for dim in spec.shape)), spec.dtype)
+            empty = np.empty((0, *(dim or 0 for dim in spec.shape)), numpy_dtype(spec.dtype))
             return (
                 some[0]
                 if len(some) == 1
-                else as_tensor([a for t in some for a in t])
+                else as_tensor([row_of(t, i) for t in some for i in range(len(t))])
                 if some
                 else empty
             )
@@ -431,7 +432,11 @@ class GoldenPack:
         ]
         if len(pieces) == 1:
             return pieces[0]
-        joined = np.concatenate(pieces) if pieces else np.empty((0, *spec.fixed_shape), spec.dtype)
+        joined = (
+            np.concatenate(pieces)
+            if pieces
+            else np.empty((0, *spec.fixed_shape), numpy_dtype(spec.dtype))
+        )
         joined.flags.writeable = False
         return joined
 

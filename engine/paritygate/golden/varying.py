@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paritygate.core.dtypes import HALF_BYTES
 from paritygate.core.ragged import Ragged, Tensor
 from paritygate.core.tensors import Array, ColumnSpec
 from paritygate.golden.columns import (
     ValueFault,
+    check_half_bytes,
     elements_of,
     first_null,
     is_list,
@@ -21,6 +23,7 @@ from paritygate.golden.columns import (
     storage_of,
     values_of,
 )
+from paritygate.golden.dtypes import elements_in
 
 Shapes = npt.NDArray[np.int64]
 _UNKNOWN = -1
@@ -149,8 +152,18 @@ def _flat(array: pa.Array[Any], dtype: str, shapes: Shapes) -> Array:
         stored = elements_of(stored)
     if stored.null_count:
         _refuse_nulls(stored, np.repeat(np.arange(len(shapes)), shapes.prod(axis=1)))
-    values: Array = stored.to_numpy(zero_copy_only=dtype != "bool")
+    values = elements_in(stored, dtype)
+    if dtype in HALF_BYTES:
+        _check_half_bytes(stored, dtype, shapes)
     return values if values.flags.aligned else values.copy()
+
+
+def _check_half_bytes(stored: Any, dtype: str, shapes: Shapes) -> None:
+    try:
+        check_half_bytes(stored, dtype, len(stored))
+    except ValueFault as fault:
+        owners = np.repeat(np.arange(len(shapes)), shapes.prod(axis=1))
+        raise ValueFault(fault.code, int(owners[fault.row]), fault.found) from None
 
 
 def _lengths(lists: Any) -> Shapes:

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import FolderError
+from paritygate.golden.dtypes import stored_elements, stored_type, tensor_field
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
@@ -149,13 +151,17 @@ def folder_error(path: Path, error: OSError) -> FolderError:
 def tensor_array(values: npt.NDArray[np.generic]) -> pa.Array[Any]:
     """Arrow column of `(n, *shape)` values: fixed-shape tensors, or a plain column for `(n,)`.
 
-    Numbers that lie contiguously aren't copied; bools are packed to bits. A dim of size zero is
-    kept in the type.
+    Numbers that lie contiguously aren't copied; bools are packed to bits, texts are lists of fixed
+    size, int4 is one a byte. A dim of size zero is kept in the type. What Arrow has no type for is
+    written as bits: name it by `tensor_field`.
     """
     samples, shape = values.shape[0], values.shape[1:]
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    stored = stored_elements(np.ascontiguousarray(values).reshape(-1))
+    flat: pa.Array[Any] = pa.array(stored, stored_type(values.dtype))
     if not shape:
         return flat
+    if flat.type == pa.string():
+        return _nested(flat, samples, shape)
     listed = pa.list_(flat.type, math.prod(shape))
     storage = pa.Array.from_buffers(listed, samples, [None], children=[flat])
     return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(flat.type, shape), storage)
@@ -163,8 +169,28 @@ def tensor_array(values: npt.NDArray[np.generic]) -> pa.Array[Any]:
 
 def tensor_type(dtype: str, shape: tuple[int, ...]) -> pa.DataType:
     """Arrow type that `tensor_array` gives to values of this dtype and sample shape."""
-    array_type: pa.DataType = tensor_array(np.empty((0, *shape), dtype)).type
+    array_type: pa.DataType = tensor_array(np.empty((0, *shape), numpy_dtype(dtype))).type
     return array_type
+
+
+def tensor_batch(arrays: Mapping[str, npt.NDArray[np.generic]]) -> pa.RecordBatch:
+    """One row a sample of tensors `(n, *shape)`, each with its dtype in its field."""
+    columns = [tensor_array(values) for values in arrays.values()]
+    fields = [
+        tensor_field(name, column.type, values.dtype)
+        for (name, values), column in zip(arrays.items(), columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _nested(flat: pa.Array[Any], samples: int, shape: tuple[int, ...]) -> pa.Array[Any]:
+    """Lists of fixed size, one in another; a tensor type of texts is unknown to most readers."""
+    nested = flat
+    for axis in range(len(shape) - 1, -1, -1):
+        listed = pa.list_(nested.type, shape[axis])
+        length = samples * math.prod(shape[:axis])
+        nested = pa.Array.from_buffers(listed, length, [None], children=[nested])
+    return nested
 
 
 def _reason(error: OSError) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import sentences
+from paritygate.judge.class_keys import judge_class_keys
 from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.unjudged import list_not_judged
@@ -100,6 +101,7 @@ def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
         yield sentences.same_runner(stage)
     for side in (stage.ref, stage.cand):
         yield from _findings(name, side)
+    yield from judge_class_keys(stage)
 
 
 def _findings(stage: str, side: SideFacts) -> Iterator[Reason]:

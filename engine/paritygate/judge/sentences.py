@@ -169,7 +169,9 @@ def _tolerance(
     facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, output: str, of: str
 ) -> str:
     found = tally.outputs[output]
-    tolerance = stage.stage.tolerance(output, is_float=not found.integer) or Tolerance()
+    if found.text:
+        return _texts(facts, found, output, of)
+    tolerance = stage.stage.tolerance(output, is_float=found.is_float) or Tolerance()
     cap = rule == "tolerance.hard_cap"
     worst = found.max_abs_error if cap or found.max_excess is None else found.max_excess
     limit = f"hard cap max_abs {_number(tolerance.max_abs or 0.0)}" if cap else "tolerance"
@@ -186,6 +188,17 @@ def _tolerance(
     return text + (
         f", allowed {_number(allowed)} (atol {_number(tolerance.atol)} + rtol "
         f"{_number(tolerance.rtol)} x |reference|)"
+    )
+
+
+def _texts(facts: RunFacts, found: OutputTally, output: str, of: str) -> str:
+    text = f"output {output!r}: {of} differ; texts are compared exactly"
+    first = found.difference
+    if first is None:
+        return text
+    return (
+        f"{text}; first at id {facts.locate(first.ordinal)}, element {first.index}: reference "
+        f"{first.ref!r}, candidate {first.cand!r}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from paritygate.judge.class_keys import unknown_classes
 from paritygate.judge.consistency import list_unchecked
 from paritygate.judge.facts import RunFacts, StageFacts
 
@@ -37,6 +38,7 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
     if stage.tally is None:
         return
     yield from _declared(stage)
+    yield from unknown_classes(stage)
     if not stage.tally.decisions:
         yield f"stage {name}: no decision rule, so decision flips were not counted"
     elif left := [d for d in facts.plan.decisions if d.name not in stage.tally.decisions]:

@@ -1,8 +1,8 @@
 """Element by element: which samples fail and why, and what their errors are.
 
-All arrays are flat, C-contiguous and of `samples * width` elements; a call handles the samples
-`[start, stop)`. Per-sample results are written to row i of arrays over all samples; what is counted
-over samples is added to the array given, so that calls over parts add up to one over the whole.
+A call handles the samples `[start, stop)`: values are flat, C-contiguous, and of these samples
+alone. Per-sample results are written to row i of arrays over all samples; what is counted over
+samples is added to the array given, so that calls over parts add up to one over the whole.
 
 A sample's worst element has the largest excess, then the largest error, then the lowest index; one
 that fails for a non-finite value goes before all finite ones. Over samples, ties go to the lowest
@@ -107,7 +107,7 @@ def judge_floats(
     `errors` gets `cand - ref` of this call's elements, NaN where not both are finite.
     """
     for i in range(start, stop):
-        sample = _judge_float_sample(ref, cand, i * width, width, rule, found, errors, start)
+        sample = _judge_float_sample(ref, cand, (i - start) * width, width, rule, found, errors)
         _keep(i, sample, detail, found, ordinals)
 
 
@@ -129,13 +129,13 @@ def judge_integers(
     `errors` gets the signed differences of this call's elements, rounded to float64.
     """
     for i in range(start, stop):
-        sample = _judge_integer_sample(ref, cand, i * width, width, rule, found, errors, start)
+        sample = _judge_integer_sample(ref, cand, (i - start) * width, width, rule, found, errors)
         _keep(i, sample, detail, found, ordinals)
 
 
 @scalar
 def _judge_float_sample(
-    ref: Any, cand: Any, base: int, width: int, rule: Any, found: Any, errors: Any, start: int
+    ref: Any, cand: Any, base: int, width: int, rule: Any, found: Any, errors: Any
 ) -> Any:
     rules = failing = outlying = 0
     broken = at_error = at_excess = -1
@@ -149,7 +149,7 @@ def _judge_float_sample(
         if ref_class == FINITE and abs(r) >= rule.beyond:
             found.beyond[0] += 1
         if ref_class != FINITE or cand_class != FINITE:
-            errors[base + j - start * width] = math.nan
+            errors[base + j] = math.nan
             bit = _nonfinite_bit(ref_class, cand_class, rule)
             rules |= bit
             if bit != 0:
@@ -157,7 +157,7 @@ def _judge_float_sample(
                 broken = j if broken < 0 else broken
             continue
         signed = c - r
-        errors[base + j - start * width] = signed
+        errors[base + j] = signed
         error = abs(signed)
         bound = allowed(r, rule.atol, rule.rtol)
         good = is_within(error, bound)
@@ -180,7 +180,7 @@ def _judge_float_sample(
 
 @scalar
 def _judge_integer_sample(
-    ref: Any, cand: Any, base: int, width: int, rule: Any, found: Any, errors: Any, start: int
+    ref: Any, cand: Any, base: int, width: int, rule: Any, found: Any, errors: Any
 ) -> Any:
     rules = failing = outlying = 0
     at_error = at_excess = -1
@@ -193,7 +193,7 @@ def _judge_integer_sample(
         c = cand[base + j]
         error = integer_error(r, c)
         widened = np.float64(error)
-        errors[base + j - start * width] = widened if c >= r else -widened
+        errors[base + j] = widened if c >= r else -widened
         bound = allowed(np.float64(r), rule.atol, rule.rtol)
         good = bool(error <= integer_bound(bound))
         if not good:
@@ -289,16 +289,15 @@ def measure_ulp(
     undefined = 0
     for i in range(start, stop):
         for j in range(width):
-            r = np.float64(ref[i * width + j])
-            c = np.float64(cand[i * width + j])
-            if single:
-                r = np.float64(np.float32(r))
+            exact = np.float64(ref[(i - start) * width + j])
+            c = np.float64(cand[(i - start) * width + j])
+            r = np.float64(np.float32(exact)) if single else exact
             if not (abs(r) < math.inf and abs(c) < math.inf):
                 undefined += 1
                 continue
             steps = ulp_distance_32(r, c) if single else ulp_distance_64(r, c)
             for row in range(2):
-                if row == 1 and not abs(np.float64(ref[i * width + j])) >= floor:
+                if row == 1 and not abs(exact) >= floor:
                     continue
                 if steps > best_steps[row] or (
                     steps == best_steps[row] and _precedes(i, best_at[row, 0], ordinals)

@@ -100,6 +100,21 @@ def ulp_distance_64(ref: float, cand: float) -> np.uint64:
 
 
 @scalar
+def place_on_grid(value: float, mantissa: int, min_exponent: int) -> np.int64:
+    """Signed place of a finite float64 among the numbers of a narrower format, 0 for both zeros.
+
+    Rounded to the nearest, half to even. The format has `mantissa` bits after the leading one, its
+    smallest normal number is 2^min_exponent, and its exponents have no upper end here.
+    """
+    bits = np.float64(value).view(np.int64)
+    exponent = max(np.int64((bits >> 52) & 0x7FF) - 1023, np.int64(min_exponent))
+    scale = np.int64((1023 + mantissa - exponent) << 52).view(np.float64)
+    steps = np.int64(np.rint(abs(value) * scale))
+    place = ((exponent - min_exponent) << mantissa) + steps
+    return place if value >= 0.0 else -place
+
+
+@scalar
 def bin_of(error: float) -> Integer:
     """Histogram bin of an absolute error: 0 for zero, else 1 + its top 14 bits below the sign."""
     if error == 0.0:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.dtypes import element_bytes
 from paritygate.core.tensors import Block
 from paritygate.golden.pack import GoldenPack
 
@@ -34,7 +35,7 @@ def bucket_blocks(
         samples: samples to cut.
         block_size: bytes of the varying inputs of a sample -> samples in a block.
     """
-    itemsizes = [np.dtype(pack.inputs[name].dtype).itemsize for name in names]
+    itemsizes = [element_bytes(pack.inputs[name].dtype) for name in names]
     blocks: list[Block] = []
     buckets: dict[tuple[int, ...], int] = {}
     for start, shapes in _windows(pack, names, itemsizes, samples):

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 
-import numpy as np
 import pyarrow as pa
 
 from paritygate.comparison.keep import KeepBest, KeptRow
 from paritygate.comparison.rows import KeepHint
+from paritygate.core.dtypes import element_bytes
 from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.span import BlockResult, Prepared, Rejected
@@ -143,7 +143,7 @@ class Collector:
                 self._decisions(name),
                 _id_type(self._prepared),
                 _extra_columns(self._prepared),
-                lambda at: {n: pack.input(n, at, at + 1)[0] for n in pack.inputs},
+                lambda at: {n: pack.input(n, at, at + 1)[0, ...] for n in pack.inputs},
                 lambda at: _extra(self._prepared, at),
                 {"paritygate.stage": name, "paritygate.plan": self._prepared.plan.digest()},
             )
@@ -185,7 +185,7 @@ def _input_bytes(pack: GoldenPack, at: int) -> int:
             total += spec.sample_bytes
         else:
             elements = int(pack.input_shapes(name, at, at + 1).prod())
-            total += elements * np.dtype(spec.dtype).itemsize
+            total += elements * element_bytes(spec.dtype)
     return total
 
 

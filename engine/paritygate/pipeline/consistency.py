@@ -16,6 +16,7 @@ from paritygate.comparison.rows import SampleRows
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Stage
 from paritygate.core.policy import Tolerance
+from paritygate.core.ragged import row_of
 from paritygate.core.tables import BatchDim
 from paritygate.core.tensors import Array, Block
 from paritygate.pipeline.batches import Cut
@@ -204,7 +205,7 @@ class _Check:
             with session.run(batch) as lease:
                 for name, array in lease.outputs.items():
                     kept = answers.setdefault(name, [])
-                    kept += [np.array(row) for row in array[: batch.valid]]
+                    kept += [np.array(row_of(array, at)) for at in range(batch.valid)]
         return answers
 
     def _measure(self, output: str) -> Measure:

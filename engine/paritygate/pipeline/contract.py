@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.dtypes import (
+    INTEGERS,
+    is_float,
+    is_string,
+    limits_of,
+    widened,
+    worked_in,
+)
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan
 from paritygate.core.shapes import BATCH, sample_axis, sample_dims
 from paritygate.core.tables import InputTable
-from paritygate.core.tensors import INTEGERS, ColumnSpec, is_float
+from paritygate.core.tensors import ColumnSpec
 
 _CHANNEL = "channel"
 
@@ -41,7 +49,8 @@ class InputContract:
         bad: npt.NDArray[np.bool_] = np.logical_not(np.all(good, axis=1))
         return bad
 
-    def _good(self, array: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def _good(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        array = widened(values)
         good: npt.NDArray[np.bool_] = np.ones(array.shape, np.bool_)
         if self.is_float:
             good &= np.isfinite(array)
@@ -103,6 +112,8 @@ def _differences(path: str, table: InputTable, column: ColumnSpec) -> list[Probl
         problems.append(
             Problem(f"{path}.dtype", f"is {table.dtype}, but the pack's column is {column.dtype}")
         )
+    if table.range is not None and is_string(column.dtype):
+        problems.append(Problem(f"{path}.range", "texts have no range; leave it out"))
     if table.shape is not None and not _may_be(sample_dims(table.shape), column):
         found = f"is {table.shape}, but the pack's is {_batched(table, column)}"
         problems.append(Problem(f"{path}.shape", found))
@@ -187,7 +198,7 @@ def _contract(name: str, table: InputTable, column: ColumnSpec) -> InputContract
     shape, axis = [1] * len(column.shape), _channel_axis(table, column)
     if axis is not None:
         shape[axis] = len(pairs)
-    dtype = column.dtype if column.dtype in INTEGERS else "float64"
+    dtype = worked_in(column.dtype) if column.dtype in INTEGERS else np.dtype(np.float64)
     low, high = (np.array(bounds, dtype).reshape(shape) for bounds in zip(*pairs, strict=True))
     return InputContract(name, low, high, is_float(column.dtype))
 
@@ -196,9 +207,9 @@ def _within(low: float, high: float, dtype: str) -> tuple[float, float]:
     """The bounds as the dtype can hold them, so that the same integers lie between them."""
     if dtype not in INTEGERS:
         return low, high
-    limits = np.iinfo(dtype)
-    first, last = max(math.ceil(low), int(limits.min)), min(math.floor(high), int(limits.max))
-    return (first, last) if first <= last else (int(limits.max), int(limits.min))
+    least, most = limits_of(dtype)
+    first, last = max(math.ceil(low), least), min(math.floor(high), most)
+    return (first, last) if first <= last else (most, least)
 
 
 def _bounds(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.rows import SampleRows, Side
-from paritygate.core.ragged import Ragged, Tensor
+from paritygate.core.ragged import Ragged, Tensor, row_of
 from paritygate.core.tensors import Array
 from paritygate.runners.base import Lease
 from paritygate.tally.stage import FirstError
@@ -61,7 +61,7 @@ class Gather:
                 held[at : at + valid] = tensor[:valid]
                 return
         ragged = self._outputs[name] = self._loosened(held, tensor)
-        ragged.arrays[at : at + valid] = [np.array(tensor[i]) for i in range(valid)]
+        ragged.arrays[at : at + valid] = [row_of(tensor, i).copy() for i in range(valid)]
 
     def _loosened(self, held: Tensor | None, like: Tensor) -> Ragged:
         """What is held so far as one array a sample; samples without an answer are empty."""
@@ -69,7 +69,7 @@ class Gather:
             return held
         rows: list[Array] = [np.empty((0,) * (like.ndim - 1), like.dtype)] * self._samples.count
         if held is not None:
-            rows = list(held)
+            rows = [row_of(held, i) for i in range(len(held))]
         return Ragged(rows, like.dtype, like.ndim - 1)
 
     def side(self, batch_size: int) -> Side:

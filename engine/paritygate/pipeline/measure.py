@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.comparers import make_comparer
 from paritygate.comparison.rows import Ints, SampleRows
+from paritygate.core.dtypes import dtype_name, is_float
 from paritygate.core.plan import Stage
 from paritygate.core.policy import Tolerance
-from paritygate.core.tensors import Array, is_float
+from paritygate.core.tensors import Array
 from paritygate.tally.coupling import Measured
 from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import FIRST
@@ -41,7 +42,7 @@ class Measure:
     def add(self, ref: Sequence[Array], cand: Sequence[Array], samples: SampleRows) -> None:
         """Compare the samples' answers, in pack order."""
         for places, left, right in self._alike(ref, cand, samples):
-            names = left.dtype.name, right.dtype.name
+            names = dtype_name(left.dtype), dtype_name(right.dtype)
             shape = tuple(left.shape[1:])
             ordinals = samples.ordinals[places]
             scale = (
@@ -51,13 +52,13 @@ class Measure:
             )
             if self._allowed is None:
                 self._rule = scale or _EXACT
-            comparer = ElementComparer(self._rule, *names, shape, "gate")
+            comparer = make_comparer(self._rule, *names, shape, "gate")
             tally, detail = comparer.compare(left, right, ordinals)
             self._tally = tally if self._tally is None else self._tally.merge(tally)
             bad = places[detail.rules != 0]
             self._first += samples.ids[bad[: FIRST - len(self._first)]].tolist()
             if scale is not None and self._allowed is not None:
-                scaled, _ = ElementComparer(scale, *names, shape, "gate").compare(
+                scaled, _ = make_comparer(scale, *names, shape, "gate").compare(
                     left, right, ordinals
                 )
                 self._scaled = scaled if self._scaled is None else self._scaled.merge(scaled)
@@ -93,4 +94,4 @@ class Measure:
 
 
 def _layout(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)}"
+    return f"{dtype_name(array.dtype)}{list(array.shape)}"

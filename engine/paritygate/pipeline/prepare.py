@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from paritygate.comparison.stage import StageComparer
+from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.shapes import has_names
@@ -197,13 +198,31 @@ def constants(plan: Plan) -> dict[str, Array]:
 
 
 def _constant(value: object, dtype: str) -> Array:
+    array = _text(value) if is_string(dtype) else _numbers(value, dtype)
+    array.flags.writeable = False
+    return array
+
+
+def _text(value: object) -> Array:
+    given = np.asarray(value, object)
+    if not all(isinstance(item, str) for item in given.reshape(-1).tolist()):
+        raise ValueError("write a text, or a list of them")
+    return given
+
+
+def _numbers(value: object, dtype: str) -> Array:
     given = np.asarray(value)
     if given.dtype.kind not in "bif":
         raise ValueError("write a number, a bool, or a list of them")
-    array: Array = given.astype(dtype)
-    if dtype.startswith(("int", "uint", "bool")) and not (array == given).all():
+    if is_float(dtype):
+        nearest = rounded(given, dtype)
+        fits = np.isnan(given) | np.isfinite(nearest) | (nearest == given)
+        array: Array = nearest.astype(numpy_dtype(dtype))
+    else:
+        array = given.astype(numpy_dtype(dtype))
+        fits = widened(array) == given
+    if not np.all(fits):
         raise ValueError("the value doesn't fit")
-    array.flags.writeable = False
     return array
 
 

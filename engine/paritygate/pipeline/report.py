@@ -150,7 +150,7 @@ def _with_id(ready: Preparation, figure: Any) -> Any:
 
 
 def _output(ready: Preparation, stage: Stage, name: str, tally: OutputTally) -> dict[str, Any]:
-    tolerance = stage.tolerance(name, is_float=not tally.integer)
+    tolerance = stage.tolerance(name, is_float=tally.is_float)
     figures = {key: _with_id(ready, value) for key, value in tally.figures().items()}
     if tolerance is not None:
         figures["tolerance"] = {k: v for k, v in asdict(tolerance).items() if v is not None}

@@ -352,7 +352,7 @@ def _narrow(
 
 def _touch(array: Array) -> None:
     """Read a byte of every KiB, so that mapped pages are there before a runner waits for them."""
-    if array.flags.c_contiguous:
+    if array.flags.c_contiguous and array.dtype != object:
         np.bitwise_or.reduce(array.reshape(-1).view(np.uint8)[::1024])
 
 

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from paritygate.comparison.keep import KeptRow
 from paritygate.comparison.rows import FailedRows
+from paritygate.core.dtypes import dtype_name, zeros
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
+from paritygate.golden.dtypes import tensor_field
 from paritygate.golden.write import PackWriter, tensor_array
 from paritygate.golden.write_varying import varying_array, varying_field
 
@@ -147,8 +149,10 @@ def _batch(
         else:
             arrays[name] = varying_array(tensors, dtype, len(shape))
     fields = [
-        varying_field(name, array.type)
-        if None in shapes.get(name, (None, ()))[1]
+        tensor_field(name, array.type, shapes[name][0])
+        if name in shapes and None not in shapes[name][1]
+        else varying_field(name, array.type, shapes[name][0])
+        if name in shapes
         else pa.field(name, array.type)
         for name, array in arrays.items()
     ]
@@ -167,10 +171,10 @@ def _tensors(
     tensors: Sequence[Array | None], dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> pa.Array[Any]:
     """A tensor column; a sample without the tensor is null."""
-    stacked = np.zeros((len(tensors), *shape), dtype)
+    stacked = zeros((len(tensors), *shape), dtype_name(dtype))
     for i, tensor in enumerate(tensors):
         if tensor is not None:
-            stacked[i] = tensor
+            stacked[i, ...] = tensor
     column = tensor_array(stacked)
     absent = [tensor is None for tensor in tensors]
     if not any(absent):

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from paritygate.core.dtypes import DTYPES, dtype_name, numpy_dtype
 from paritygate.core.ragged import Ragged, Tensor, shape_of, varying_dims
-from paritygate.core.tensors import DTYPES, Array, ColumnSpec, TensorSpec
+from paritygate.core.tensors import Array, ColumnSpec, TensorSpec
 from paritygate.runners.layout import Axis
 
-_NATIVE_OF = {name: np.dtype(name) for name in DTYPES}
+_NATIVE_OF = {name: numpy_dtype(name) for name in DTYPES}
 _NATIVE = frozenset(_NATIVE_OF.values())
 
 
@@ -43,6 +44,20 @@ def _unusable_array(array: object) -> str | None:
         return f"has foreign byte order ({array.dtype.str}); convert it to the native one"
     if array.dtype not in _NATIVE:
         return f"is {array.dtype}; dtypes that can be judged: {', '.join(DTYPES)}"
+    return _no_text(array) if array.dtype == object else None
+
+
+def _no_text(array: Array) -> str | None:
+    """What in an object array isn't a text that can be written down; None if all are."""
+    for at, value in enumerate(array.reshape(-1).tolist()):
+        where = [int(i) for i in np.unravel_index(at, array.shape)]
+        if not isinstance(value, str):
+            kind = type(value).__name__
+            return f"holds a {kind} at {where}; object arrays are read as texts, each a str"
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"holds a text at {where} that isn't valid Unicode: {value!r:.60}"
     return None
 
 
@@ -63,7 +78,7 @@ def first_look(
             for at, dim in enumerate(dims):
                 if not isinstance(dim, int):
                     shape[at] = None
-    return ColumnSpec(name, tensor.dtype.name, tuple(shape))
+    return ColumnSpec(name, dtype_name(tensor.dtype), tuple(shape))
 
 
 def differs_from_declared(
@@ -76,7 +91,7 @@ def differs_from_declared(
     if problem:
         return problem
     for name, spec in declared.items():
-        found = outputs[name].dtype.name
+        found = dtype_name(outputs[name].dtype)
         if found != spec.dtype:
             return f"output {name!r} is {found} but is declared {spec.dtype}"
     return None
@@ -95,10 +110,10 @@ def differs_from_first(
             dims = [d if d is not None else "?" for d in varying_dims(found)]
             was = [d if d is not None else "?" for d in spec.shape]
             told = (
-                f"output {name!r} is {found.dtype.name}{_text(dims)} a sample but was "
+                f"output {name!r} is {dtype_name(found.dtype)}{_text(dims)} a sample but was "
                 f"{spec.dtype}{_text(was)} in the first batch"
             )
-            if found.dtype.name == spec.dtype and len(dims) == len(was):
+            if dtype_name(found.dtype) == spec.dtype and len(dims) == len(was):
                 told += f"; where a dim may vary, name it: outputs.{name}.shape and [dims]"
             return told
     return None
@@ -106,7 +121,7 @@ def differs_from_first(
 
 def mixed(arrays: Sequence[Array]) -> str | None:
     """Why arrays can't be the answers to samples: not all of one dtype and rank."""
-    kinds = dict.fromkeys(f"{a.dtype.name} with {a.ndim} axes" for a in arrays)
+    kinds = dict.fromkeys(f"{dtype_name(a.dtype)} with {a.ndim} axes" for a in arrays)
     return None if len(kinds) < 2 else f"mixes {' and '.join(list(kinds)[:3])}"
 
 

@@ -6,13 +6,13 @@ import hashlib
 import threading
 from typing import Annotated, cast
 
-import numpy as np
 from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
 
 from paritygate.core.digest import canonical_json
+from paritygate.core.dtypes import DTYPES, zeros
 from paritygate.core.errors import RunnerError, RunnerLoadError
 from paritygate.core.problems import did_you_mean
-from paritygate.core.tensors import DTYPES, Array, Batch, TensorSpec
+from paritygate.core.tensors import Array, Batch, TensorSpec
 from paritygate.runners.base import (
     Lease,
     Limits,
@@ -102,8 +102,8 @@ class NullRunner(Runner):
                     name: _zeros((batch.size, *table.shape), table.dtype)
                     for name, table in self._options.outputs.items()
                 }
-            zeros = self._zeros[batch.size]
-        return {**zeros, **{out: batch.inputs[name] for out, name in self._options.echo.items()}}
+            made = self._zeros[batch.size]
+        return {**made, **{out: batch.inputs[name] for out, name in self._options.echo.items()}}
 
 
 class _NullSession(RunnerSession):
@@ -140,6 +140,6 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> NullRunner:
 
 
 def _zeros(shape: tuple[int, ...], dtype: str) -> Array:
-    array: Array = np.zeros(shape, dtype)
+    array: Array = zeros(shape, dtype)
     array.flags.writeable = False
     return array

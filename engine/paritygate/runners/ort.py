@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -27,10 +28,11 @@ from paritygate.runners.base import (
     RunnerSession,
     RunnerSpec,
 )
+from paritygate.runners.ort_answer import Answerer
 from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
 from paritygate.runners.ort_probe import BatchProbe
-from paritygate.runners.ort_session import OrtSession
+from paritygate.runners.ort_session import AnswerSession, OrtSession
 from paritygate.runners.ort_wiring import Wiring, wire_model
 
 __all__ = ["Options", "OrtRunner", "prepare"]
@@ -45,13 +47,20 @@ class OrtRunner(Runner):
             "onnxruntime",
             limits=limits,
             inputs=wiring.inputs,
-            outputs=wiring.outputs,
+            outputs=wiring.declared,
             findings=loaded.findings,
         )
         self._inference: Any = loaded.session
         self._wiring = wiring
         self.layout = wiring.layout
-        self._probe = BatchProbe(wiring, limits.device)
+        self._answer = Answerer(wiring)
+        self._probe = BatchProbe(wiring, limits.device, self._answer)
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What is known of it; with the keys of maps, as far as batches have shown them."""
+        keys = {output: list(found) for output, found in sorted(self._answer.keys.items())}
+        return {**self._facts, "class_keys": keys} if keys else self._facts
 
     def describe(self, identity: str, facts: dict[str, object]) -> None:
         """Set what it is and what is known of it."""
@@ -62,7 +71,9 @@ class OrtRunner(Runner):
         """A session for the calling thread, with buffers of its own."""
         if self._inference is None:
             raise RunnerError(f"runner {self.name!r} is closed")
-        return OrtSession(self, self._inference, self._wiring, self._probe)
+        if self._wiring.is_bound:
+            return OrtSession(self, self._inference, self._wiring, self._probe)
+        return AnswerSession(self, self._inference, self._wiring, self._probe, self._answer)
 
     def close(self) -> None:
         """Let go of the model; sessions that are still open keep it."""

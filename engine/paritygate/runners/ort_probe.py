@@ -7,12 +7,13 @@ of four features, in batches of four.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from paritygate.core.tensors import Array
+from paritygate.runners.ort_answer import Answerer
 from paritygate.runners.ort_wiring import Wiring
 
 _TEXT_LIMIT = 300
@@ -29,18 +30,25 @@ class BatchProbe:
     given the same samples in another order, and the answers must move along.
     """
 
-    def __init__(self, wiring: Wiring, device: str) -> None:
+    def __init__(self, wiring: Wiring, device: str, answer: Answerer) -> None:
         self._wiring = wiring
-        self._axes = {
-            ours: axis
-            for ours, _ in wiring.fetches
-            if (axis := wiring.layout.outputs.get(ours, 0)) is not None
-        }
-        wanted = self._axes if device == "cpu" or wiring.fixed_batch else wiring.unproven
-        self._names = () if wiring.fixed_batch == 1 else tuple(wanted)
+        self._answer = answer
+        self._looks_at_all = device == "cpu" or wiring.fixed_batch is not None
         self._lock = threading.Lock()
-        self._is_done = not self._names
+        names = [ours for ours, _ in wiring.fetches]
+        self._is_done = wiring.fixed_batch == 1 or not self._axes(names)
         self._problem: str | None = None
+
+    def _axes(self, names: Iterable[str]) -> dict[str, int]:
+        """The outputs that are looked at, each with the axis of its samples."""
+        unproven = self._wiring.unproven
+        axes = self._wiring.layout.outputs
+        return {
+            name: axis
+            for name in names
+            if (axis := axes.get(name, 0)) is not None
+            and (self._looks_at_all or name in unproven or name.rpartition(".")[0] in unproven)
+        }
 
     def look(
         self, inference: Any, arrays: Sequence[Array], outputs: Mapping[str, Array], size: int
@@ -55,7 +63,8 @@ class BatchProbe:
         """
         if self._is_done:
             return self._problem
-        if any(outputs[name].shape[a : a + 1] != (size,) for name, a in self._axes.items()):
+        axes = self._axes(outputs)
+        if any(outputs[name].shape[a : a + 1] != (size,) for name, a in axes.items()):
             return None  # refused anyway, and by the batch alone
         with self._lock:
             if not self._is_done:
@@ -79,8 +88,14 @@ class BatchProbe:
                 f"and a batch of {other} to find out raised {type(e).__name__}: "
                 f"{' '.join(str(e).split())[:_TEXT_LIMIT]}; declare its shape in the model"
             )
-        for name, array in found.items():
-            axis, shape = self._axes[name], np.shape(array)
+        if found.keys() != outputs.keys():
+            return (
+                f"the answer is {sorted(outputs)} for {size} samples and {sorted(found)} for "
+                f"{other}; a sequence must have as many items for any batch, so remove it from "
+                "the model, or join its items"
+            )
+        for name, axis in self._axes(found).items():
+            shape = np.shape(found[name])
             if shape[axis : axis + 1] != (other,):
                 which = f"axis {axis}" if axis else "first axis"
                 return (
@@ -99,8 +114,8 @@ class BatchProbe:
         if all(np.array_equal(array, moved) for array, moved in self._moved(arrays, rows)):
             return None  # a batch of one sample, repeated, tells nothing
         found = self._run(inference, arrays, rows)
-        for name, array in found.items():
-            axis, before = self._axes[name], outputs[name]
+        for name, axis in self._axes(outputs).items():
+            array, before = found[name], outputs[name]
             if array.shape == before.shape and _follows(array, before.take(rows, axis)):
                 continue
             return (
@@ -113,13 +128,7 @@ class BatchProbe:
     def _run(
         self, inference: Any, arrays: Sequence[Array], rows: np.ndarray[Any, Any]
     ) -> dict[str, Array]:
-        feeds = {**self._wiring.fixed}
-        pairs = zip(self._wiring.feeds, self._moved(arrays, rows), strict=True)
-        for (_, theirs), (_, moved) in pairs:
-            feeds[theirs] = np.ascontiguousarray(moved)
-        theirs_of = dict(self._wiring.fetches)
-        found = inference.run([theirs_of[name] for name in self._names], feeds)
-        return dict(zip(self._names, found, strict=True))
+        return self._answer(inference, [moved for _, moved in self._moved(arrays, rows)])
 
     def _moved(
         self, arrays: Sequence[Array], rows: np.ndarray[Any, Any]

@@ -2,7 +2,8 @@
 
 An output that ONNX Runtime allocates is overwritten by the next run of its binding. So the first
 run of a batch size lets it allocate, to learn the shapes; from then on each lease has buffers that
-were bound beforehand and are used again only after its release.
+were bound beforehand and are used again only after its release. Texts can't be bound, nor what is
+no tensor: such models answer in arrays of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
+from paritygate.runners.ort_answer import Answerer, fed_arrays
+from paritygate.runners.ort_border import BorderError
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
+from paritygate.runners.ort_types import BRIDGED, to_array, to_value
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
@@ -35,16 +40,13 @@ class OrtSession(RunnerSession):
 
     def __init__(self, runner: Runner, inference: Any, wiring: Wiring, probe: BatchProbe) -> None:
         super().__init__(runner)
-        from onnxruntime import OrtValue
-
         self._inference: Any = inference
         self._wiring = wiring
         self._probe = probe
-        self._to_value = OrtValue.ortvalue_from_numpy
-        inputs = runner.inputs or {}
-        self._dtypes = {ours: np.dtype(inputs[ours].dtype) for ours, _ in wiring.feeds}
+        self._dtypes = {ours: wiring.forms[ours].dtype for ours, _ in wiring.fetches}
         self._constants = {
-            theirs: self._to_value(np.ascontiguousarray(a)) for theirs, a in wiring.fixed.items()
+            theirs: to_value(np.ascontiguousarray(array), dtype_name(array.dtype))
+            for theirs, array in wiring.fixed.items()
         }
         self._free: dict[_Key, list[_Slot]] = {}
         outputs = (runner.outputs or {}).values()
@@ -52,7 +54,8 @@ class OrtSession(RunnerSession):
         # No node writes an output that is a graph input: a buffer bound to it stays as it is.
         given = {node.name for node in inference.get_inputs()}
         given |= {node.name for node in inference.get_overridable_initializers()}
-        self._keeps_buffers = given.isdisjoint(theirs for _, theirs in wiring.fetches)
+        own = given.isdisjoint(theirs for _, theirs in wiring.fetches)
+        self._keeps_buffers = own and not {*HALF_BYTES, STRING}.intersection(self._dtypes.values())
 
     def close(self) -> None:
         """Let go of the model and of all buffers that aren't leased."""
@@ -63,15 +66,19 @@ class OrtSession(RunnerSession):
         inference = self._inference
         if inference is None:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
-        arrays = self._arrays(batch)
+        arrays = fed_arrays(batch, self._wiring, describe_batch(self.runner.name, batch))
         key = tuple(array.shape for array in arrays)
         free = self._free[key] = self._free.pop(key, [])  # the last one used comes last
         if len(self._free) > _KEPT_SHAPES:
             self._free.pop(next(iter(self._free)))
         slot = free.pop() if free else _Slot(inference.io_binding())
         try:
-            for (_, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
-                slot.binding.bind_cpu_input(theirs, array)
+            for (ours, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
+                dtype = self._wiring.inputs[ours].dtype
+                if dtype in BRIDGED:
+                    slot.binding.bind_ortvalue_input(theirs, to_value(array, dtype))
+                else:
+                    slot.binding.bind_cpu_input(theirs, array)
             if not slot.views or not self._keeps_buffers or not self._runs_again(inference, slot):
                 self._first_run(inference, slot)
             problem = self._probe.look(inference, arrays, slot.views, batch.size)
@@ -82,19 +89,6 @@ class OrtSession(RunnerSession):
             free.append(slot)
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
         return Lease(slot.views, give_back=lambda: free.append(slot))
-
-    def _arrays(self, batch: Batch) -> list[Array]:
-        """The batch's inputs as ONNX Runtime takes them, checked: it reads foreign bytes as own."""
-        arrays = []
-        for ours, dtype in self._dtypes.items():
-            array = batch.inputs.get(ours)
-            if array is None or array.dtype != dtype:
-                what = f"lacks input {ours!r}; it has {sorted(batch.inputs)}"
-                if array is not None:
-                    what = f"input {ours!r} is {array.dtype.str}, not {dtype.str}"
-                raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {what}")
-            arrays.append(np.ascontiguousarray(array))
-        return arrays
 
     def _runs_again(self, inference: Any, slot: _Slot) -> bool:
         """Run into the bound buffers; False where a shape turns out to depend on the values."""
@@ -115,13 +109,47 @@ class OrtSession(RunnerSession):
         inference.run_with_iobinding(slot.binding)
         values = slot.binding.get_outputs()
         outputs = {
-            ours: np.array(value.numpy(), order="C", copy=True)
+            ours: to_array(value, self._dtypes[ours])
             for (ours, _), value in zip(self._wiring.fetches, values, strict=True)
         }
         if self._keeps_buffers:
             for ours, theirs in self._wiring.fetches:
-                slot.binding.bind_ortvalue_output(theirs, self._to_value(outputs[ours]))
+                value = to_value(outputs[ours], self._dtypes[ours])
+                slot.binding.bind_ortvalue_output(theirs, value)
         slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
+
+
+class AnswerSession(RunnerSession):
+    """One thread's way into a model that can't be bound: texts go in, or no tensors come out."""
+
+    def __init__(
+        self, runner: Runner, inference: Any, wiring: Wiring, probe: BatchProbe, answer: Answerer
+    ) -> None:
+        super().__init__(runner)
+        self._inference: Any = inference
+        self._wiring = wiring
+        self._probe = probe
+        self._answer = answer
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._inference = None
+
+    def _run_impl(self, batch: Batch) -> Lease:
+        if self._inference is None:
+            raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
+        where = describe_batch(self.runner.name, batch)
+        arrays = fed_arrays(batch, self._wiring, where)
+        try:
+            outputs = self._answer(self._inference, arrays)
+            problem = self._probe.look(self._inference, arrays, outputs, batch.size)
+        except BorderError as e:
+            raise RunnerError(f"{where}: {e}") from None
+        except Exception as e:  # onnxruntime's classes have no common base of their own
+            raise RunnerError(f"{where}: ONNX Runtime: {whole_text(e)}") from None
+        if problem:
+            raise RunnerError(f"{where}: {problem}")
+        return Lease({name: _read_only(array) for name, array in outputs.items()})
 
 
 def _read_only(array: Array) -> Array:

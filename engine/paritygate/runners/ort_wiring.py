@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from paritygate.core.dtypes import DTYPES, STRING, dtype_name
 from paritygate.core.errors import RunnerLoadError
 from paritygate.core.problems import did_you_mean
-from paritygate.core.tensors import DTYPES, Array, ColumnSpec, TensorSpec
+from paritygate.core.tensors import Array, ColumnSpec, TensorSpec
 from paritygate.runners.base import PrepareContext
 from paritygate.runners.layout import Axis, Layout, first_sample_axis
+from paritygate.runners.ort_border import OutputForm, form_of
 from paritygate.runners.ort_load import Loaded
 from paritygate.runners.ort_options import Options
-
-_DTYPE_OF = {
-    f"tensor({ort})": ours
-    for ours, ort in {
-        **{name: name for name in DTYPES},
-        "float32": "float",
-        "float64": "double",
-    }.items()
-}
+from paritygate.runners.ort_types import BRIDGED
 
 
 @dataclass(frozen=True)
@@ -37,6 +31,8 @@ class Wiring:
         fixed_batch: batch size that the model fixes; None: any.
         unproven: our names of outputs whose sample axis isn't declared to be the batch.
         layout: where the model's tensors have their samples; the specs have them first.
+        forms: our name -> what the output is; one that is no tensor becomes one or several.
+        is_bound: whether buffers can be bound: tensors alone come out, and no texts go in.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -47,6 +43,14 @@ class Wiring:
     fixed_batch: int | None
     unproven: tuple[str, ...] = ()
     layout: Layout = field(default_factory=Layout)
+    forms: Mapping[str, OutputForm] = field(default_factory=dict)
+    is_bound: bool = True
+
+    @property
+    def declared(self) -> Mapping[str, TensorSpec] | None:
+        """The outputs; None where names or columns are known from the first batch only."""
+        is_known = all(form.form == "tensor" for form in self.forms.values())
+        return self.outputs if is_known else None
 
 
 def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareContext) -> Wiring:
@@ -59,7 +63,8 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
     differences: list[str] = []
     takes = _renamed("inputs", loaded.session.get_inputs(), options.inputs, differences)
     gives = _renamed("outputs", loaded.session.get_outputs(), options.outputs, differences)
-    layout = context.layout.only(takes, gives)
+    items = [name for name in context.layout.outputs if name.rpartition(".")[0] in gives]
+    layout = context.layout.only(takes, {**gives, **dict.fromkeys(items)})
     inputs, fixed, batches = _match_inputs(takes, context, layout, differences)
     fixed_batch = _fixed_batch(batches, options.batch_size, differences)
     outputs = {
@@ -77,7 +82,9 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
             + "\n".join(f"  {d}" for d in differences),
             is_plan_fault=True,
         )
-    _refuse_unjudgeable(runner, options, gives)
+    forms = {ours: form for ours, node in gives.items() if (form := form_of(node.type))}
+    is_bound = _can_bind(inputs.values(), forms.values())
+    _refuse_unjudgeable(runner, options, gives, is_bound=is_bound)
     return Wiring(
         inputs=inputs,
         outputs=outputs,
@@ -87,6 +94,8 @@ def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareCo
         fixed_batch=fixed_batch,
         unproven=tuple(spec.name for spec in batched if not axis.is_proven(spec)),
         layout=layout,
+        forms=forms,
+        is_bound=is_bound,
     )
 
 
@@ -228,9 +237,10 @@ def _against_constant(spec: TensorSpec, constant: Array) -> list[str]:
         for want, have in zip(spec.shape, constant.shape, strict=True)
         if isinstance(want, int)
     )
-    if same and spec.dtype == constant.dtype.name:
+    dtype = dtype_name(constant.dtype)
+    if same and spec.dtype == dtype:
         return []
-    have = f"{constant.dtype.name}{list(constant.shape)}"
+    have = f"{dtype}{list(constant.shape)}"
     return [f"the model takes {spec}, the constant is {have}"]
 
 
@@ -257,17 +267,37 @@ def _fixed_batch(
     return fixed
 
 
-def _refuse_unjudgeable(runner: str, options: Options, gives: Mapping[str, Any]) -> None:
-    bad = [f"{ours!r} is {n.type}" for ours, n in gives.items() if n.type not in _DTYPE_OF]
+def _can_bind(inputs: Iterable[TensorSpec], forms: Iterable[OutputForm]) -> bool:
+    takes_text = any(spec.dtype == STRING for spec in inputs)
+    return not takes_text and all(form.is_tensor for form in forms)
+
+
+def _refuse_unjudgeable(
+    runner: str, options: Options, gives: Mapping[str, Any], *, is_bound: bool
+) -> None:
+    bad = [f"{ours!r} is {n.type}" for ours, n in gives.items() if form_of(n.type) is None]
+    told = f"dtypes that can: {', '.join(DTYPES)}. Export the model without it or with a cast"
+    if not bad and not is_bound:
+        bad = [
+            f"{ours!r} is {n.type}"
+            for ours, n in gives.items()
+            if (form := form_of(n.type)) is not None and form.dtype in BRIDGED
+        ]
+        told = (
+            "ONNX Runtime gives it to nobody from a model that takes texts or answers sequences, "
+            "maps or optional values. Export the model without these, or cast the output"
+        )
     if bad:
         raise RunnerLoadError(
             runner,
             f"runner {runner!r} ({options.model}): output {', output '.join(bad)}, which can't be "
-            f"judged in this version; dtypes that can: {', '.join(DTYPES)}. Export the model "
-            "without it or with a cast (for scikit-learn models: without ZipMap)",
+            f"judged; {told}",
         )
 
 
 def _spec(name: str, node: Any) -> TensorSpec:
     shape = tuple(d if isinstance(d, int | str) else None for d in node.shape)
-    return TensorSpec(name, _DTYPE_OF.get(node.type, str(node.type)), shape)
+    form = form_of(node.type)
+    if form is None:
+        return TensorSpec(name, str(node.type), shape)
+    return TensorSpec(name, form.dtype, (None, None) if form.form == "maps" else shape)

@@ -43,6 +43,7 @@ from paritygate.runners.python_import import (
 )
 
 Function = Callable[[dict[str, Array]], object]
+_TEXT_KINDS = ("U", "T")
 
 
 class Options(RunnerOptions):
@@ -239,17 +240,24 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Tensor
 def _own_value(where: str, name: str, value: Any) -> Any:
     """What isn't an array stays as it is: the check of the answer says what is wrong with it."""
     if isinstance(value, np.ndarray):
-        return value.copy(order="C")
+        return _copied(value)
     if not isinstance(value, list) or not value or not _are_arrays(value):
         return value
     problem = mixed(value)
     if problem:
         raise RunnerError(f"{where}: output {name!r} {problem}; its samples have one of each")
-    return as_tensor([array.copy(order="C") for array in value])
+    return as_tensor([_copied(array) for array in value])
 
 
 def _are_arrays(values: list[Any]) -> bool:
     return all(isinstance(v, np.ndarray) and not isinstance(v, np.ma.MaskedArray) for v in values)
+
+
+def _copied(array: Array) -> Array:
+    """A copy; NumPy's own texts as an object array of str."""
+    if array.dtype.kind in _TEXT_KINDS and not isinstance(array, np.ma.MaskedArray):
+        return array.astype(object, order="C")
+    return array.copy(order="C")
 
 
 def _private(array: Array) -> Array:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from pydantic import Field, StrictStr, field_validator, model_validator
 
 from paritygate.core.digest import canonical_json
+from paritygate.core.dtypes import zeros
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
 from paritygate.core.problems import did_you_mean
-from paritygate.core.ragged import Ragged, Tensor, repeat_last, stack_rows
+from paritygate.core.ragged import Ragged, Tensor, repeat_last, row_of, stack_rows
 from paritygate.core.tensors import Array, Batch, TensorSpec
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.runners.base import (
@@ -33,7 +34,7 @@ from paritygate.runners.options import RunnerOptions, check_mapping
 _STEP = 65_536
 _TOLD = 10
 _PREFIX = "out."
-_ROW_FAULTS = ("golden.null_id", "golden.null_value", "golden.shape")
+_ROW_FAULTS = ("golden.null_id", "golden.null_value", "golden.shape", "golden.value")
 
 
 class Options(RunnerOptions):
@@ -229,14 +230,14 @@ class RecordedRunner(Runner):
         spec = self._recording.outputs[theirs]
         present = np.flatnonzero(rows >= 0)
         if not spec.is_fixed:
-            nothing: Array = np.empty([dim or 0 for dim in spec.shape], spec.dtype)
+            nothing: Array = zeros(tuple(dim or 0 for dim in spec.shape), spec.dtype)
             arrays = [nothing] * size
             if present.size:
                 found = self._recording.take_output(theirs, rows[present])
-                for at, values in zip(present.tolist(), found, strict=True):
-                    arrays[at] = values
+                for place, at in enumerate(present.tolist()):
+                    arrays[at] = row_of(found, place)
             return Ragged(arrays, nothing.dtype, nothing.ndim)
-        array: Array = np.zeros((size, *spec.fixed_shape), spec.dtype)
+        array: Array = zeros((size, *spec.fixed_shape), spec.dtype)
         if present.size:
             taken = self._recording.take_output(theirs, rows[present])
             array[present] = stack_rows(taken, np.arange(len(taken)))

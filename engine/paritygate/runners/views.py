@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, StrictInt, StrictStr, ValidationError, field_validator, model_validator
 
+from paritygate.core.dtypes import dtype_name, is_float, rounded, widened
 from paritygate.core.errors import Problem
 from paritygate.core.policy import Transform
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import BATCH
-from paritygate.core.tensors import Array, Dim, is_float
+from paritygate.core.tensors import Array, Dim
 from paritygate.runners.options import RunnerOptions, describe_errors
 
 Index = Annotated[StrictInt, Field(ge=0)]
@@ -151,11 +152,12 @@ class View(RunnerOptions):
         from paritygate.kernels.transforms import transform_scores
 
         assert self.transform is not None
-        if not is_float(array.dtype.name):
+        dtype = dtype_name(array.dtype)
+        if not is_float(dtype):
             raise ValueError(f"{self.transform} is of floats, but the output is {array.dtype}")
         axis = self.axis_of(array.shape[1:]) if self.transform == "softmax" else -1
-        with np.errstate(over="ignore", under="ignore"):
-            return transform_scores(self.transform, array, axis).astype(array.dtype)
+        scores = transform_scores(self.transform, widened(array), axis)
+        return rounded(scores, dtype).astype(array.dtype)
 
 
 def _check_index(picked: int | tuple[int, ...], dim: Dim) -> None:

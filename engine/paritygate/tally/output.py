@@ -12,6 +12,7 @@ from paritygate.core.verdict import SAMPLE_RULES
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.extremes import Extreme, Number, encode_number, worse
 from paritygate.tally.histogram import Histogram
+from paritygate.tally.texts import Difference, first_of
 
 Tier = Literal["gate", "full"]
 
@@ -59,6 +60,17 @@ _OF_FULL_TIER = (
     "worst_sample_by_sqnr",
     "worst_sample_by_cosine",
 )
+_SAME = ("tier", "integer", "text")
+_OF_ERRORS = (
+    "finite_pairs",
+    "nonfinite",
+    "ref_beyond_cand_range",
+    "mean_error",
+    "mean_abs_error",
+    "max_abs_error",
+    "max_excess",
+)
+_TEXTS_HAVE_NONE = "texts are equal or not; they have no errors"
 _OF_FLOATS = tuple(f for f in _OF_FULL_TIER if f not in ("rmse", "abs_error_quantiles"))
 
 
@@ -71,6 +83,7 @@ class OutputTally:
     Attributes:
         tier: "gate" carries counts, largest errors and their sums, "full" all.
         integer: whether the output is of integers or bools; errors of extremes are exact ints then.
+        text: whether it is of strings, which have counts and a first difference, and no errors.
         samples: samples compared; `failing_samples` of them broke a rule, `empty_samples` have no
             element, `ranked_samples` are wide enough for an SQNR of their own (full).
         rule_samples: samples that broke each of `RULES`.
@@ -85,10 +98,12 @@ class OutputTally:
             sample's sums of r^2 and e^2.
         abs_errors, errors, squared_errors, squared_refs, ref_errors: sums of |e|, e, e^2, r^2, r*e.
         histogram: of |e| (full).
+        difference: the first two texts that differ.
     """
 
     tier: Tier = "full"
     integer: bool = False
+    text: bool = False
     samples: int = 0
     failing_samples: int = 0
     empty_samples: int = 0
@@ -112,6 +127,12 @@ class OutputTally:
     worst_cosine: Extreme | None = None
     sqnr_undefined: int = 0
     cosine_undefined: int = 0
+    difference: Difference | None = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a tolerance is looked up for it as for a float output."""
+        return not (self.integer or self.text)
 
     @property
     def elements(self) -> int:
@@ -139,13 +160,13 @@ class OutputTally:
         Raises:
             ValueError: tiers or kinds of dtype differ.
         """
-        if (self.tier, self.integer) != (other.tier, other.integer):
+        if (self.tier, self._kind) != (other.tier, other._kind):
             raise ValueError(
-                f"can't merge a tally of tier {self.tier!r} (integer: {self.integer}) with one of "
-                f"tier {other.tier!r} (integer: {other.integer}); compare all parts alike"
+                f"can't merge a tally of tier {self.tier!r} ({self._kind}) with one of tier "
+                f"{other.tier!r} ({other._kind}); compare all parts alike"
             )
         mine, theirs = vars(self), vars(other)
-        merged: dict[str, Any] = {"tier": self.tier, "integer": self.integer}
+        merged: dict[str, Any] = {name: mine[name] for name in _SAME}
         for name in (*_COUNTS, *_SUMS):
             merged[name] = mine[name] + theirs[name]
         for name in _VECTORS:
@@ -153,25 +174,28 @@ class OutputTally:
         for name in _EXTREMES:
             merged[name] = worse(mine[name], theirs[name])
         merged["histogram"] = self.histogram.merge(other.histogram)
+        merged["difference"] = first_of(self.difference, other.difference)
         return OutputTally(**merged)
 
     def to_json(self) -> dict[str, Any]:
         """JSON types; `from_json` gives the same tally back, bit for bit."""
         mine = vars(self)
-        data: dict[str, Any] = {"tier": self.tier, "integer": self.integer}
-        data |= {name: mine[name] for name in _COUNTS}
+        data: dict[str, Any] = {name: mine[name] for name in (*_SAME, *_COUNTS)}
         data |= {name: list(mine[name]) for name in _VECTORS}
         data |= {name: mine[name].to_json() for name in (*_SUMS, "histogram")}
-        data |= {name: mine[name] and mine[name].to_json() for name in _EXTREMES}
+        located = (*_EXTREMES, "difference")
+        data |= {name: mine[name] and mine[name].to_json() for name in located}
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> OutputTally:
         """The tally that `to_json` wrote."""
-        made: dict[str, Any] = {name: data[name] for name in ("tier", "integer", *_COUNTS)}
+        made: dict[str, Any] = {name: data[name] for name in (*_SAME, *_COUNTS)}
         made |= {name: tuple(data[name]) for name in _VECTORS}
         made |= {name: ExactSum.from_json(data[name]) for name in _SUMS}
         made |= {name: data[name] and Extreme.from_json(data[name]) for name in _EXTREMES}
+        first = data["difference"]
+        made["difference"] = first and Difference.from_json(first)
         return cls(**made, histogram=Histogram.from_json(data["histogram"]))
 
     def figures(self) -> dict[str, Any]:
@@ -179,6 +203,8 @@ class OutputTally:
 
         A figure that isn't there is None, and `not_computed` says why, by the figure's name.
         """
+        if self.text:
+            return self._text_figures()
         computed = self._means()
         reasons = {name: self._reason(name) for name, found in computed.items() if found is None}
         if self.tier == "full":
@@ -192,6 +218,17 @@ class OutputTally:
                 reasons[name] = self._reason(name)
         computed |= {name: None for name in _OF_FULL_TIER if name in reasons}
         return self._counted() | computed | {"not_computed": reasons}
+
+    @property
+    def _kind(self) -> str:
+        return "integers" if self.integer else "texts" if self.text else "floats"
+
+    def _text_figures(self) -> dict[str, Any]:
+        """Counts and the first difference; every figure of errors is None."""
+        without = dict.fromkeys((*_OF_ERRORS, *_OF_FULL_TIER), _TEXTS_HAVE_NONE)
+        difference = self.difference.to_json() if self.difference else None
+        figures = self._counted() | dict.fromkeys(without)
+        return figures | {"first_difference": difference, "not_computed": without}
 
     def _counted(self) -> dict[str, Any]:
         return {

@@ -111,13 +111,21 @@ def _output_notes(outputs: Mapping[str, Figures]) -> Iterator[str]:
             )
         if figures.get("empty_samples"):
             yield f"{clean(name)}: {figures['empty_samples']:,} samples without an element"
+        if isinstance(first := figures.get("first_difference"), Mapping):
+            ref, cand = clean(repr(first["ref"])), clean(repr(first["cand"]))
+            yield f"{clean(name)}: first difference at {_where(first)}: {ref} -> {cand}"
 
 
 def _place(located: Figures) -> str:
+    values = f"{number(located.get('ref'), 9)} -> {number(located.get('cand'), 9)}"
+    return f"{_where(located)}: {values}"
+
+
+def _where(located: Figures) -> str:
     where = f"id {clean(located['id'])}" if "id" in located else f"row {located.get('ordinal')}"
     if located.get("index", -1) >= 0:
         where += f", element {located['index']}"
-    return f"{where}: {number(located.get('ref'), 9)} -> {number(located.get('cand'), 9)}"
+    return where
 
 
 def _decision_table(decisions: Mapping[str, Figures]) -> Table:

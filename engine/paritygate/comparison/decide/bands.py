@@ -18,8 +18,9 @@ from paritygate.comparison.decide.base import (
     other_than,
 )
 from paritygate.core.bands import Bands
+from paritygate.core.dtypes import is_float, limits_of, rounded
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.tensors import Array, is_float
+from paritygate.core.tensors import Array
 from paritygate.tally.decision import Kind
 from paritygate.tally.records import EdgeSides
 
@@ -42,13 +43,13 @@ class BandJudge:
     ) -> None:
         bands = cast(Bands, rule.bands)
         exact = np.array(bands.edges, np.float64)
-        rounded = _edges_in(bands, ref_dtype, where)
+        nearest = _edges_in(bands, ref_dtype, where)
         if compare_as == "output":
-            _check_distinct(bands, rounded, ref_dtype, where)
+            _check_distinct(bands, nearest, ref_dtype, where)
         self._ref_dtype = ref_dtype
         self._compare_as = compare_as
-        self._edges: dict[CompareAs, Floats] = {"output": rounded, "float64": exact}
-        self._edges_differ = not np.array_equal(rounded, exact)
+        self._edges: dict[CompareAs, Floats] = {"output": nearest, "float64": exact}
+        self._edges_differ = not np.array_equal(nearest, exact)
         self._tie_up = np.array(bands.tie_up, np.bool_)
         self._tolerance = tolerance
         self._is_transformed = rule.transform is not None
@@ -93,9 +94,8 @@ class BandJudge:
 def _edges_in(bands: Bands, dtype: str, where: str) -> Floats:
     exact = np.array(bands.edges, np.float64)
     if is_float(dtype):
-        with np.errstate(over="ignore", under="ignore"):
-            return exact.astype(dtype).astype(np.float64)
-    low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return rounded(exact, dtype)
+    low, high = (0, 1) if dtype == "bool" else limits_of(dtype)
     for edge in bands.edges:
         if not edge.is_integer():
             raise ValueError(
@@ -108,12 +108,12 @@ def _edges_in(bands: Bands, dtype: str, where: str) -> Floats:
     return exact
 
 
-def _check_distinct(bands: Bands, rounded: Floats, dtype: str, where: str) -> None:
-    if not np.isfinite(rounded).all():
-        beyond = bands.edges[int(np.argmin(np.isfinite(rounded)))]
+def _check_distinct(bands: Bands, nearest: Floats, dtype: str, where: str) -> None:
+    if not np.isfinite(nearest).all():
+        beyond = bands.edges[int(np.argmin(np.isfinite(nearest)))]
         raise ValueError(f"{where}: the edge {beyond!r} is beyond the range of {dtype}")
-    for k in range(1, rounded.size):
-        if rounded[k - 1] == rounded[k]:
+    for k in range(1, nearest.size):
+        if nearest[k - 1] == nearest[k]:
             raise ValueError(
                 f"{where}: the edges {bands.edges[k - 1]!r} and {bands.edges[k]!r} are the same "
                 f"number in {dtype}, so no score can fall between them; move them apart, or "

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.dtypes import DTYPES, float_format, is_float, is_string, rounded, worked_in
 from paritygate.core.policy import DecisionRule
-from paritygate.core.tensors import DTYPES, Array, is_float
+from paritygate.core.tensors import Array
 from paritygate.tally.records import EdgeSides
 
 Codes = npt.NDArray[np.int64]
@@ -48,10 +49,15 @@ def choose_compare_as(rule: DecisionRule, ref_dtype: str, cand_dtype: str, where
     Raises:
         ValueError: dtypes that can't be judged, or that differ while the rule says nothing.
     """
-    known = (*DTYPES, "string") if rule.equal or rule.python is not None else DTYPES
+    takes_texts = rule.equal or rule.python is not None
     for dtype in (ref_dtype, cand_dtype):
-        if dtype not in known:
-            raise ValueError(f"{where}: dtype {dtype} can't be judged; known are {list(known)}")
+        if dtype not in DTYPES:
+            raise ValueError(f"{where}: dtype {dtype} can't be judged; known are {list(DTYPES)}")
+        if is_string(dtype) and not takes_texts:
+            raise ValueError(
+                f"{where}: texts have no order, so no bands and no maximum; say equal = true, or "
+                "give a function (python)"
+            )
     if is_float(ref_dtype) != is_float(cand_dtype):
         raise ValueError(
             f"{where}: the reference is {ref_dtype} and the candidate {cand_dtype}; floats and "
@@ -71,16 +77,18 @@ def other_than(compare_as: CompareAs) -> CompareAs:
 
 
 def narrows(values: Array, ref_dtype: str) -> bool:
-    """Whether `narrowed` rounds these values."""
-    return ref_dtype == "float32" and values.dtype == np.float64
+    """Whether `narrowed` may round these values, which are of a dtype that kernels know."""
+    if not is_float(ref_dtype) or values.dtype.kind != "f":
+        return False
+    return not float_format(ref_dtype).holds(float_format(values.dtype.name))
 
 
 def narrowed(values: Array, ref_dtype: str) -> Array:
-    """Values in the dtype of the reference; a view as `flat` makes it."""
+    """Values rounded once to the dtype of the reference; a view as `flat` makes it."""
     if not narrows(values, ref_dtype):
         return values
-    with np.errstate(over="ignore", under="ignore"):
-        return flat(values.astype(np.float32))
+    with np.errstate(invalid="ignore"):  # a NaN with the payload of a signalling one
+        return flat(rounded(values, ref_dtype).astype(worked_in(ref_dtype)))
 
 
 def ranked_as(compare_as: CompareAs, values: Array, ref_dtype: str) -> Array:

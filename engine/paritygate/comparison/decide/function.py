@@ -11,9 +11,10 @@ import numpy as np
 
 from paritygate.comparison.decide.base import CompareAs, Decided
 from paritygate.comparison.decide.values import Keyed, code_sides, distinct, tell
+from paritygate.core.dtypes import is_float, numpy_dtype, rounded
 from paritygate.core.errors import RunnerLoadError
 from paritygate.core.policy import DecisionRule
-from paritygate.core.tensors import Array, is_float
+from paritygate.core.tensors import Array
 from paritygate.runners.python_identity import digest_of_module
 from paritygate.runners.python_import import ONE_AT_A_TIME, find_function, is_interrupt, tell_error
 from paritygate.tally.decision import Kind
@@ -107,11 +108,10 @@ class FunctionJudge:
 
     def _given(self, values: Array) -> Array:
         """A read-only copy in the dtype to compare in."""
-        dtype = values.dtype
+        given: Array = np.array(values, order="C", copy=True)
         if is_float(self._ref_dtype):
-            dtype = np.dtype("float64" if self._compare_as == "float64" else self._ref_dtype)
-        with np.errstate(over="ignore", under="ignore"):
-            given: Array = np.array(values, dtype, order="C", copy=True)
+            dtype = "float64" if self._compare_as == "float64" else self._ref_dtype
+            given = rounded(values, dtype).astype(numpy_dtype(dtype))
         given.flags.writeable = False
         return given
 

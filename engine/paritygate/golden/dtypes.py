@@ -1,0 +1,99 @@
+"""How each dtype lies in Arrow: as a type of its own, or as bits with its name in the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paritygate.core.dtypes import (
+    HALF_BYTES,
+    INTEGERS,
+    NARROW_FLOATS,
+    STRING,
+    dtype_name,
+    numpy_dtype,
+)
+from paritygate.core.tensors import Array
+
+KEY = "paritygate.dtype"
+
+_OWN: dict[pa.DataType, str] = {
+    pa.float16(): "float16",
+    pa.float32(): "float32",
+    pa.float64(): "float64",
+    pa.bool_(): "bool",
+    **{getattr(pa, name)(): name for name in INTEGERS if name not in HALF_BYTES},
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), STRING),
+}
+# The first one is written; bits are bits in the other as well.
+_STORED: dict[str, tuple[str, ...]] = {
+    "bfloat16": ("uint16", "int16"),
+    **{name: ("uint8", "int8") for name in NARROW_FLOATS if name.startswith("float8")},
+    "int4": ("int8",),
+    "uint4": ("uint8",),
+}
+READ = (*dict.fromkeys(_OWN.values()), *_STORED)
+
+
+def dtype_of(kind: pa.DataType, declared: str | None) -> str | None:
+    """Our name of what a column of this Arrow type holds; None: nothing that is read.
+
+    Args:
+        kind: type of one element.
+        declared: the dtype that the field's metadata names.
+
+    Raises:
+        ValueError: another dtype is declared than this type can hold; says which one could.
+    """
+    is_coded = isinstance(kind, pa.DictionaryType) and _OWN.get(kind.value_type) == STRING
+    stored = STRING if is_coded else _OWN.get(kind)
+    if stored is None or declared is None or declared == stored:
+        return stored
+    wanted = _STORED.get(declared)
+    if wanted is None:
+        raise ValueError(f"the dtype {declared!r} (stored as {stored}) isn't supported")
+    if stored not in wanted:
+        raise ValueError(f"{declared} is stored as {' or '.join(wanted)}, but this is {stored}")
+    return declared
+
+
+def elements_in(array: Any, dtype: str) -> Array:
+    """A flat Arrow array without nulls as NumPy's, of a copy only for bools and texts.
+
+    Raises:
+        pa.ArrowInvalid: texts that aren't UTF-8, or offsets or codes that point nowhere.
+    """
+    if dtype == STRING:
+        array.validate(full=True)
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+            if array.null_count:
+                raise pa.ArrowInvalid("a dictionary of texts holds a null")
+        texts: Array = array.to_numpy(zero_copy_only=False)
+        return texts
+    values: Array = array.to_numpy(zero_copy_only=dtype != "bool")
+    return values.view(numpy_dtype(dtype)) if dtype in _STORED else values
+
+
+def stored_elements(values: Array) -> Array:
+    """Values as they are written: bits of what Arrow has no type for, int4 one a byte."""
+    name = dtype_name(values.dtype)
+    if name in HALF_BYTES:
+        return values.astype(_STORED[name][0])
+    return values.view(_STORED[name][0]) if name in _STORED else values
+
+
+def stored_type(dtype: np.dtype[Any]) -> pa.DataType:
+    """Arrow type of one element as it is written."""
+    name = dtype_name(dtype)
+    if name == STRING:
+        return pa.string()
+    return pa.from_numpy_dtype(np.dtype(_STORED[name][0]) if name in _STORED else dtype)
+
+
+def tensor_field(name: str, kind: pa.DataType, dtype: np.dtype[Any]) -> pa.Field[Any]:
+    """The field of a tensor column; it names a dtype that the Arrow type doesn't."""
+    ours = dtype_name(dtype)
+    return pa.field(name, kind, metadata={KEY: ours} if ours in _STORED else None)

@@ -23,6 +23,7 @@ from paritygate.core.errors import PlanError, RunnerError, RunnerLoadError
 from paritygate.core.tensors import ColumnSpec
 from paritygate.runners import ort_types
 from paritygate.runners.base import Runner
+from paritygate.runners.ort import OrtRunner
 from paritygate.runners.ort_border import BorderError, OutputForm, form_of, take_apart
 from paritygate.runners.registry import prepare
 
@@ -434,8 +435,24 @@ class TestMapsAndOptional:
             take_apart("y", rows, form)
         with pytest.raises(BorderError, match="keys 'a' in row 1"):
             take_apart("y", [rows[0], {"a": 1.0}], form)
+        with pytest.raises(BorderError, match="keys 'a', 'b' in row 1"):
+            take_apart("y", [{"a": 1.0}, rows[0]], form)
+        table, keys = take_apart("y", [{"b": 2.0, "a": 1.0}, {"a": 3.0, "b": 4.0}], form)
+        assert (table["y"].tolist(), keys) == ([[1.0, 2.0], [3.0, 4.0]], ("a", "b"))
         with pytest.raises(BorderError, match="without maps"):
             take_apart("y", [], form)
+
+    def test_keys_of_a_later_batch_must_be_those_of_the_first(self, tmp_path: Path) -> None:
+        """No operator names classes by the batch: what it would answer is given by hand."""
+        maps_model(tmp_path / "m.onnx", ["a", "b", "c", "d"])
+        with load(tmp_path, {"model": "m.onnx"}) as runner:
+            runner.session().run(make_batch(np.ones((2, 4), np.float32))).release()
+            assert isinstance(runner, OrtRunner)
+            with pytest.raises(
+                BorderError, match=r"output 'y' has the keys \['a', 'b', 'c', 'e'\]"
+            ):
+                runner._answer._tensors("y", [dict.fromkeys("abce", 1.0)])
+            assert runner.facts["class_keys"] == {"y": ["a", "b", "c", "d"]}
 
     def test_an_optional_output_without_a_value_is_an_error(self, tmp_path: Path) -> None:
         optional_model(tmp_path / "m.onnx", has_value=False)

@@ -313,6 +313,7 @@ def test_texts_go_in_and_come_out(tmp_path: Path) -> None:
     result = paritygate.run(plan, out=None)
     assert [(r.code, r.ids) for r in result.reasons] == [("tolerance.exceeded", (1,))]
     assert "element 1: reference '', candidate 'long" in result.reasons[0].message
+    assert "tokens" in result.reasons[0].next
 
 
 def pa_texts(values: np.ndarray) -> Any:

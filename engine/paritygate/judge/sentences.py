@@ -55,7 +55,7 @@ def for_rule(
 
 def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
     """What to look at; where a declaration would make shapes agree, which one."""
-    told = NEXT.get(rule, "")
+    told = NEXT.get(rule, "") if not _is_text(tally, subject) else _NEXT_OF_TEXTS
     if rule == "shape.mismatch":
         names = stage.ref.name, stage.cand.name
         for output, ref, cand in sorted(tally.layouts):
@@ -189,6 +189,14 @@ def _tolerance(
         f", allowed {_number(allowed)} (atol {_number(tolerance.atol)} + rtol "
         f"{_number(tolerance.rtol)} x |reference|)"
     )
+
+
+_NEXT_OF_TEXTS = "look at labels, tokens and text operators of the export"
+
+
+def _is_text(tally: StageTally, subject: str) -> bool:
+    found = tally.outputs.get(subject)
+    return found is not None and found.text
 
 
 def _texts(facts: RunFacts, found: OutputTally, output: str, of: str) -> str:

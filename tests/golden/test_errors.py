@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -341,23 +340,6 @@ def test_patterns(tmp_path: Path, patterns: list[str], code: str, words: str) ->
     assert words in str(error.value)
 
 
-def rich_pack(folder: Path, compression: str | None = None) -> Path:
-    return write_pack(
-        folder / "p.arrow",
-        [f"id{i}" for i in range(20)],
-        {"x": np.arange(120, dtype=np.float32).reshape(20, 2, 3), "b": np.ones((20, 2), bool)},
-        {"y": np.arange(20.0)},
-        label=list(range(20)),
-        slices={"site": list("aabbc") * 4},
-        columns={
-            "in.l": pa.array([[1.0, 2.0]] * 20),
-            "kind": pa.array(list("ab") * 10).dictionary_encode(),
-        },
-        rows_per_batch=7,
-        compression=compression,
-    )
-
-
 def read_columns(pack: GoldenPack) -> None:
     for name in pack.inputs:
         pack.input(name, 0, pack.samples)
@@ -375,18 +357,6 @@ def read_all(path: Path) -> None:
         pack.scan_ids()
         read_columns(pack)
         pack.index().rows(pack.ids(0, pack.samples))
-
-
-@pytest.mark.parametrize("compression", [None, "zstd"])
-def test_a_truncated_file_is_an_error_wherever_it_is_cut(
-    tmp_path: Path, compression: str | None
-) -> None:
-    whole = rich_pack(tmp_path, compression).read_bytes()
-    path = tmp_path / "cut.arrow"
-    for percent in range(100):
-        path.write_bytes(whole[: len(whole) * percent // 100])
-        with pytest.raises(GoldenError, match=r"cut\.arrow"):
-            read_all(path)
 
 
 def test_a_null_id_is_told_by_a_gather_too(tmp_path: Path) -> None:
@@ -504,30 +474,3 @@ def test_announced_nulls_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GoldenError, match="3 nulls are announced") as error:
         open_pack([path], tmp_path).scan_ids()
     assert error.value.code == "golden.unreadable"
-
-
-def flip_bytes(folder: Path, compression: str | None, seed: int, rounds: int) -> None:
-    """Damage a pack again and again; it is read, or refused, but never ends the process."""
-    whole = rich_pack(folder, compression).read_bytes()
-    draw, path = random.Random(seed), folder / "flipped.arrow"
-    refused = 0
-    for _ in range(rounds):
-        damaged = bytearray(whole)
-        for _ in range(draw.choice([1, 1, 3])):
-            damaged[draw.randrange(len(damaged))] ^= draw.randrange(1, 256)
-        path.write_bytes(damaged)
-        try:
-            read_all(path)
-        except GoldenError:
-            refused += 1
-    assert refused > rounds // 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compression", [None, "zstd"])
-def test_flipped_bytes_never_crash(tmp_path: Path, compression: str | None) -> None:
-    script = (
-        "import sys; from pathlib import Path; from tests.golden.test_errors import flip_bytes; "
-        f"flip_bytes(Path(sys.argv[1]), {compression!r}, seed=11, rounds=300)"
-    )
-    run(script, tmp_path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from paritygate.core.errors import GoldenError
-from paritygate.golden.source import MappedSource, reading
+from paritygate.golden.source import MappedSource, fields_of, reading
 
 MAGIC = b"ARROW1"
 
@@ -31,6 +31,7 @@ class MappedIpc(MappedSource):
         with reading(path):
             self._reader = pa.ipc.open_file(self._buffer)
             self.schema = self._reader.schema
+            self.fields = fields_of(path, self.schema)
             self.is_mapped = self._reader.num_record_batches == 0 or self._lies_in_map(
                 self._reader.get_batch(0)
             )
@@ -47,7 +48,7 @@ class MappedIpc(MappedSource):
 
     def _count_rows(self, count_column: str) -> tuple[int, ...]:
         reader = self._reader
-        if not self.is_mapped and count_column in self.schema.names:
+        if not self.is_mapped and count_column in self.fields:
             reader = self._reader_of([count_column])
         rows = []
         for number in range(reader.num_record_batches):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from paritygate.core.digest import watch
 from paritygate.core.errors import GoldenError
 from paritygate.golden.scratch import Scratch
-from paritygate.golden.source import cannot_open, reading
+from paritygate.golden.source import cannot_open, fields_of, reading
 
 MAGIC = b"PAR1"
 _FOOTER = 12
@@ -31,8 +31,6 @@ _KEPT_BYTES = 64 << 20
 _KEPT_PIECES = 2
 _PASSES = 4
 _READ_BYTES = 1 << 20
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
-_TEXT_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,27 +71,31 @@ class ParquetSource:
                 file, buffer_size=_READ_BYTES, pre_buffer=False, page_checksum_verification=True
             )
             self.schema = self._file.schema_arrow
+            self.fields: Mapping[str, pa.Field[Any]] = fields_of(path, self.schema)
             self._rows = _group_rows(self._file.metadata)
         self._columns: dict[str, _Column] = {}
+        self._heads: dict[str, pa.Array[Any]] = {}
         self._kept_bytes = _KEPT_BYTES
         self._pieces = _cut(self._rows, max([1, *self._rows]))
         self.batch_rows = _sizes(self._pieces)
 
     def select(self, columns: Sequence[str]) -> None:
         """Cut row groups into pieces of some MiB in these columns."""
-        with reading(self.path):
-            self._pieces = _cut(self._rows, _piece_rows(self._file, set(columns)))
+        self._pieces = _cut(self._rows, self._piece_rows(columns))
         self.batch_rows = _sizes(self._pieces)
         self._kept_bytes = _KEPT_BYTES // max(1, len(columns))
         self._columns.clear()
 
     def head(self, name: str) -> pa.Array[Any]:
         """The first row of a column, or none where the file has none."""
-        for group, rows in enumerate(self._rows):
-            if rows:
-                with self._lock, reading(self.path):
-                    return next(self.decode(name, group, [1]))
-        nothing: pa.Array[Any] = pa.array([], self.schema.field(name).type)
+        with self._lock, reading(self.path):
+            if name in self._heads:
+                return self._heads[name]
+            for group, rows in enumerate(self._rows):
+                if rows:
+                    self._heads[name] = next(self.decode(name, group, [1]))
+                    return self._heads[name]
+        nothing: pa.Array[Any] = pa.array([], self.fields[name].type)
         return nothing
 
     def column(self, number: int, name: str) -> pa.Array[Any]:
@@ -120,6 +122,21 @@ class ParquetSource:
             self._columns.clear()
             self._file.close(force=True)
 
+    def _piece_rows(self, columns: Sequence[str]) -> int:
+        """Rows of a piece: some MiB of these columns, if rows are like the first or the mean one.
+
+        What the footer says about single columns is left alone: a damaged one ends the process
+        (in Arrow 26) when it is asked for.
+        """
+        first = sum(self.head(name).nbytes for name in columns)
+        with reading(self.path):
+            mean = sum(self._group_bytes()) / max(1, sum(self._rows))
+        return max(1, min(_PIECE_ROWS, int(_PIECE_BYTES / max(1, first, mean))))
+
+    def _group_bytes(self) -> list[int]:
+        metadata = self._file.metadata
+        return [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+
     def decode(self, name: str, group: int, sizes: Sequence[int]) -> Iterator[pa.Array[Any]]:
         """The rows of a column of a row group, in pieces of these sizes; dictionaries resolved.
 
@@ -127,7 +144,7 @@ class ParquetSource:
             GoldenError: `golden.unreadable`, for a damaged page or fewer rows than there should be,
                 or `golden.column_type`.
         """
-        if _holds_nothing(self.schema.field(name).type):
+        if _holds_nothing(self.fields[name].type):
             raise GoldenError(
                 f"{self.path}: column {name!r} holds tensors without elements, which Arrow doesn't "
                 "read from Parquet; write the pack as an Arrow IPC file",
@@ -254,41 +271,9 @@ def _sizes(pieces: Sequence[_Group]) -> tuple[int, ...]:
     return tuple(size for group in dict.fromkeys(pieces) for size in group.sizes)
 
 
-def _piece_rows(file: pq.ParquetFile, columns: set[str]) -> int:
-    """Rows of a piece: some MiB of decoded values of these columns, in any row group."""
-    metadata = file.metadata
-    leaves = [number for number, name in enumerate(_tops(file)) if name in columns]
-    widest = 1.0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = [group.column(leaf) for leaf in leaves]
-        decoded = sum(
-            max(c.total_uncompressed_size, c.num_values * _WIDTHS.get(c.physical_type, _TEXT_BYTES))
-            for c in chunks
-        )
-        widest = max(widest, decoded / max(1, group.num_rows))
-    return max(1, min(_PIECE_ROWS, int(_PIECE_BYTES / widest)))
-
-
-def _tops(file: pq.ParquetFile) -> list[str]:
-    """Top-level column of every leaf."""
-    tops = [f.name for f in file.schema_arrow for _ in range(_leaves(f.type))]
-    if len(tops) != file.metadata.num_columns:
-        raise pa.ArrowInvalid(f"{len(tops)} columns in a file of {file.metadata.num_columns}")
-    return tops
-
-
 def _holds_nothing(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return _holds_nothing(kind.storage_type)
     if isinstance(kind, pa.FixedSizeListType):
         return kind.list_size == 0 or _holds_nothing(kind.value_type)
     return False
-
-
-def _leaves(kind: Any) -> int:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _leaves(kind.storage_type)
-    if isinstance(kind, pa.DictionaryType):
-        return _leaves(kind.value_type)
-    return sum(_leaves(kind.field(i).type) for i in range(kind.num_fields)) or 1

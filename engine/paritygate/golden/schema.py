@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -149,7 +150,7 @@ def check_same(first: Path, columns: PackColumns, other: Path, others: PackColum
 
 def missing_column(source: Source, column: str, what: str, code: str) -> GoldenError:
     """The error for a column that isn't in a file: what there is, and what may have been meant."""
-    names = source.schema.names
+    names = list(source.fields)
     near = difflib.get_close_matches(column, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     have = ", ".join(names[:30]) + (", ..." if len(names) > 30 else "") if names else "none"
@@ -159,20 +160,19 @@ def missing_column(source: Source, column: str, what: str, code: str) -> GoldenE
 
 
 def _check_unique(source: Source) -> None:
-    seen = set()
-    for name in source.schema.names:
-        if name in seen:
-            raise GoldenError(
-                f"{source.path}: column {name!r} occurs twice; give every column its own name",
-                "golden.schema",
-            )
-        seen.add(name)
+    if len(source.fields) == len(source.schema):
+        return
+    name, _ = Counter(source.schema.names).most_common(1)[0]
+    raise GoldenError(
+        f"{source.path}: column {name!r} occurs twice; give every column its own name",
+        "golden.schema",
+    )
 
 
 def _id_kind(source: Source, column: str) -> Kind:
-    if column not in source.schema.names:
+    if column not in source.fields:
         raise missing_column(source, column, "id", "golden.missing_column")
-    found = source.schema.field(column).type
+    found = source.fields[column].type
     kind = _kind(found)
     if kind is None or pa.types.is_boolean(found):
         raise GoldenError(
@@ -190,11 +190,11 @@ def _labels(source: Source, wanted: Selection) -> tuple[dict[str, Kind], str]:
         is_optional = _is_default_label(wanted, column)
         if is_optional and _is_every_column(source, wanted):
             continue
-        if column not in source.schema.names:
+        if column not in source.fields:
             if is_optional:
                 continue
             raise missing_column(source, column, "label", "golden.missing_column")
-        found = source.schema.field(column).type
+        found = source.fields[column].type
         kind = _kind(found)
         if kind is not None:
             labels[column] = kind
@@ -219,9 +219,9 @@ def _idle_label(source: Source, wanted: Selection) -> str:
 
 
 def _check_slice(source: Source, column: str) -> None:
-    if column not in source.schema.names:
+    if column not in source.fields:
         raise missing_column(source, column, "slice", "golden.missing_column")
-    found = source.schema.field(column).type
+    found = source.fields[column].type
     if _kind(found) is None and not pa.types.is_date(found):
         raise GoldenError(
             f"{source.path}: slice column {column!r} is {found}; slices are strings, ints, bools "
@@ -245,7 +245,7 @@ def _kind(found: pa.DataType) -> Kind | None:
 def _prefixed(source: Source, prefix: str) -> dict[str, str]:
     return {
         name[len(prefix) :]: name
-        for name in source.schema.names
+        for name in source.fields
         if name.startswith(prefix) and len(name) > len(prefix)
     }
 
@@ -270,7 +270,7 @@ def _skipped(source: Source, wanted: Selection, used: set[str]) -> tuple[str, ..
     if wanted.outputs_from != "all":
         return ()
     named = _named(wanted) - set(wanted.not_outputs)
-    return tuple(name for name in source.schema.names if name not in used | named)
+    return tuple(name for name in source.fields if name not in used | named)
 
 
 def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, str]:
@@ -279,7 +279,7 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
         taken = _named(wanted)
         outputs = {
             name: name
-            for name in source.schema.names
+            for name in source.fields
             if name not in taken | inputs and not name.startswith((_INPUT, _RAW))
         }
     return outputs | dict(wanted.outputs)
@@ -287,9 +287,9 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
 
 def _tensor(source: Source, column: str, prefix: str) -> ColumnSpec:
     side = "input" if prefix == _INPUT else "output"
-    if column not in source.schema.names:
+    if column not in source.fields:
         raise missing_column(source, column, side, "golden.missing_column")
-    found = source.schema.field(column)
+    found = source.fields[column]
     metadata = {
         key.decode(errors="replace"): value.decode(errors="replace")
         for key, value in (found.metadata or {}).items()

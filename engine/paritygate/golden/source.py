@@ -6,7 +6,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
 _KEPT_BATCHES = 8
 _KEPT_UNPACKED = 2
+_LONGEST_NAME = 1_000
 _DAMAGE = (
     pa.ArrowException,
     OSError,
@@ -28,6 +29,7 @@ _DAMAGE = (
     MemoryError,
     OverflowError,
     KeyError,
+    SystemError,  # what pyarrow makes of a negative length
 )
 
 
@@ -39,6 +41,7 @@ class Source(Protocol):
         watched: the file as it was when it was opened.
         size: bytes of the file.
         schema: schema of all its columns.
+        fields: name -> field; fewer than the schema has where names occur twice.
         batch_rows: rows of each piece; `select` may cut them anew.
     """
 
@@ -46,6 +49,7 @@ class Source(Protocol):
     watched: Watched
     size: int
     schema: pa.Schema
+    fields: Mapping[str, pa.Field[Any]]
     batch_rows: tuple[int, ...]
 
     def select(self, columns: Sequence[str]) -> None:
@@ -67,10 +71,11 @@ class Source(Protocol):
 class MappedSource:
     """What the mapped Arrow formats share: the map, the batches in use, the pages let go.
 
-    A format sets `schema`, `batch_rows` and `is_mapped`, and reads batches by `_load`.
+    A format sets `schema`, `fields`, `batch_rows` and `is_mapped`, and reads batches by `_load`.
     """
 
     schema: pa.Schema
+    fields: Mapping[str, pa.Field[Any]]
     batch_rows: tuple[int, ...]
     is_mapped = True
 
@@ -111,7 +116,7 @@ class MappedSource:
         for number, rows in enumerate(self.batch_rows):
             if rows:
                 return self.column(number, name)
-        nothing: pa.Array[Any] = pa.array([], self.schema.field(name).type)
+        nothing: pa.Array[Any] = pa.array([], self.fields[name].type)
         return nothing
 
     def column(self, number: int, name: str) -> pa.Array[Any]:
@@ -143,6 +148,7 @@ class MappedSource:
 
     def _lies_in_map(self, batch: pa.RecordBatch) -> bool:
         """Whether no buffer of a batch had to be made, as of a compressed or big-endian one."""
+        batch.validate()
         begin = self._buffer.address
         buffers = [buffer for column in batch.columns for buffer in column.buffers()]
         return all(
@@ -165,6 +171,24 @@ def reading(path: Path) -> Iterator[None]:
             f"{path}: damaged, or not written to its end ({detail}); write it again or restore it "
             "from its source"
         ) from error
+
+
+def fields_of(path: Path, schema: pa.Schema) -> dict[str, pa.Field[Any]]:
+    """Name -> field of a schema.
+
+    Raises:
+        GoldenError: `golden.schema`, for a name that no report could show.
+        UnicodeDecodeError: a name that isn't UTF-8.
+    """
+    fields = {field.name: field for field in schema}
+    longest = max(fields, key=len, default="")
+    if len(longest) > _LONGEST_NAME:
+        raise GoldenError(
+            f"{path}: the name of a column has {len(longest)} characters and begins with "
+            f"{longest[:40]!r}; names have at most {_LONGEST_NAME}, so rename it",
+            "golden.schema",
+        )
+    return fields
 
 
 def let_go(

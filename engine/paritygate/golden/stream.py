@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from paritygate.core.errors import GoldenError
-from paritygate.golden.source import MappedSource, reading
+from paritygate.golden.source import MappedSource, fields_of, reading
 
 MAGIC = b"\xff\xff\xff\xff"
 _END = MAGIC + bytes(4)
@@ -58,6 +58,7 @@ class MappedStream(MappedSource):
         super().__init__(path)
         with reading(path):
             self.schema = pa.ipc.open_stream(self._reader_at(0)).schema
+            self.fields = fields_of(path, self.schema)
             self._messages = self._walk()
             self._is_swapped = _is_big_endian(self._metadata_at(0))
             self._refuse_swapped_dictionaries()
@@ -149,6 +150,7 @@ class MappedStream(MappedSource):
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         found: list[Dictionaries] = []
         for batch in pa.ipc.open_stream(self._reader_at(0), options=options):
+            batch.validate()
             now = {
                 name: column.dictionary
                 for name, column in zip(batch.schema.names, batch.columns, strict=True)

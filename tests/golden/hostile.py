@@ -1,0 +1,170 @@
+"""Damaged packs: how they are made, and what a reader that shares no code with ours says to them.
+
+`python -m tests.golden.hostile FOLDER CONTAINER COMPRESSION SEED ROUNDS` reads one damaged pack
+after another. Each is refused, or read as pyarrow alone reads it; whatever else happens ends the
+process.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tests.packs import Container, write_pack
+
+from paritygate.core.errors import GoldenError
+from paritygate.golden.pack import GoldenPack, open_pack
+
+ROWS = 20
+SLICES = ("site", "kind")
+WORDS = [0, -1, 8, 1 << 16, (1 << 31) - 1, -(1 << 31)]
+LONGS = [0, -1, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63)]
+
+
+def rich_pack(path: Path, container: Container = "file", compression: str | None = None) -> Path:
+    """A small pack with a column of every form that packs may have."""
+    permuted = pa.fixed_shape_tensor(pa.float32(), (2, 2), permutation=[1, 0])
+    flat = pa.array([[float(i), 2.0, 3.0, 4.0] for i in range(ROWS)], permuted.storage_type)
+    columns = {
+        "in.list": pa.array([[1.0, 2.0]] * ROWS),
+        "in.nested": pa.array([[[1, 2, 3]], [[4, 5, 6]]] * 10, pa.list_(pa.large_list(pa.int16()))),
+        "in.permuted": pa.ExtensionArray.from_storage(permuted, flat),
+        "kind": pa.array(list("ab") * 10).dictionary_encode(),
+        "note": pa.array([{"a": i, "b": "text"} for i in range(ROWS)]),
+    }
+    if container != "parquet":
+        columns["in.view"] = pa.array([[[1.0], [2.0]]] * ROWS, pa.list_view(pa.list_(pa.float64())))
+    return write_pack(
+        path,
+        pa.array([f"id {i}, too long for a view" for i in range(ROWS)], pa.string_view()),
+        {"x": np.arange(120, dtype=np.float32).reshape(ROWS, 2, 3), "b": np.ones((ROWS, 2), bool)},
+        {"y": np.arange(20.0)},
+        label=list(range(ROWS)),
+        slices={"site": list("aabbc") * 4},
+        columns=columns,
+        rows_per_batch=7,
+        compression=compression,
+        container=container,
+    )
+
+
+def damage(whole: bytes, draw: random.Random) -> bytes:
+    """The file with some bits, bytes, words or longs changed, cut out or repeated."""
+    damaged = bytearray(whole)
+    for _ in range(draw.choice([1, 1, 1, 2, 5])):
+        at, how = draw.randrange(len(damaged)), draw.random()
+        if how < 0.5:
+            damaged[at] ^= 1 << draw.randrange(8)
+        elif how < 0.65:
+            damaged[at] = draw.choice([0, 127, 128, 255])
+        elif how < 0.8:
+            at -= at % 4
+            damaged[at : at + 4] = draw.choice(WORDS).to_bytes(4, "little", signed=True)
+        elif how < 0.9:
+            at -= at % 8
+            damaged[at : at + 8] = draw.choice(LONGS).to_bytes(8, "little", signed=True)
+        else:
+            stop = min(len(damaged), at + draw.choice([1, 8, 64, 512]))
+            part = damaged[at:stop]
+            damaged[at:stop] = draw.choice([bytes(len(part)), b"", part + part])
+        if len(damaged) < 8:
+            break
+    return bytes(damaged)
+
+
+def read_pack(path: Path) -> dict[str, list[Any]]:
+    """Column -> values, by our reader; tensors as flat lists of a sample.
+
+    Raises:
+        GoldenError: the pack is refused.
+    """
+    with open_pack([path], path.parent, slices=SLICES) as pack:
+        pack.scan_ids()
+        n = pack.samples
+        found: dict[str, list[Any]] = {"sample_id": pack.ids(0, n).tolist()}
+        for name in (*[f"in.{i}" for i in pack.inputs], *[f"out.{o}" for o in pack.outputs]):
+            found[name] = np.asarray(pack.tensor(name, 0, n)).reshape(n, -1).tolist()
+        for name in pack.labels_of:
+            found[name] = pack.labels(0, n, name).tolist()
+        for name in SLICES:
+            coded = pack.slice_values(name, 0, n)
+            found[name] = [coded.values[code] for code in coded.codes]
+        _look_up(pack)
+        return found
+
+
+def _look_up(pack: GoldenPack) -> None:
+    rows = np.arange(pack.samples)
+    assert (pack.index().rows(pack.ids(0, pack.samples)) == rows).all()
+    for name in pack.outputs:
+        pack.take_output(name, rows[::-1].copy())
+    pack.done_until(pack.samples)
+
+
+def read_alone(path: Path, names: list[str]) -> dict[str, list[Any]]:
+    """The same columns by pyarrow and NumPy alone."""
+    head = path.read_bytes()[:6]
+    if head[:4] == b"PAR1":
+        table = pq.read_table(path, columns=names, use_threads=False)
+    else:
+        opened = pa.ipc.open_file if head == b"ARROW1" else pa.ipc.open_stream
+        schema = opened(path).schema
+        fields = [schema.get_field_index(name) for name in names]
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        table = opened(path, options=options).read_all()
+    return {name: _plain(table[name], name) for name in names}
+
+
+def _plain(column: pa.ChunkedArray, name: str) -> list[Any]:
+    values = column.to_pylist()
+    if not name.startswith(("in.", "out.")):
+        return ["(null)" if value is None else value for value in values]
+    if not isinstance(column.type, pa.FixedShapeTensorType):
+        return [np.array(value).reshape(-1).tolist() for value in values]
+    order = column.type.permutation or range(len(column.type.shape))
+    tensors = [np.array(value).reshape(column.type.shape) for value in values]
+    return [tensor.transpose(list(order)).reshape(-1).tolist() for tensor in tensors]
+
+
+def outcome(path: Path) -> str:
+    """ "refused" or "read"; anything else is an error.
+
+    Raises:
+        AssertionError: ours isn't what pyarrow alone reads.
+    """
+    try:
+        ours = read_pack(path)
+    except GoldenError as error:
+        assert path.name in str(error), str(error)
+        assert len(str(error)) < 5_000
+        return "refused"
+    alone = read_alone(path, list(ours))
+    for name, values in ours.items():
+        assert repr(values) == repr(alone[name]), f"{name}: {values} by us, {alone[name]} alone"
+    return "read"
+
+
+def main(folder: Path, container: Container, compression: str, seed: int, rounds: int) -> None:
+    """Damage a pack again and again; print how many were refused."""
+    whole = rich_pack(
+        folder / "whole", container, None if compression == "none" else compression
+    ).read_bytes()
+    assert outcome(folder / "whole") == "read"
+    draw, refused = random.Random(seed), 0
+    for number in range(rounds):
+        damaged = damage(whole, draw)
+        (folder / "damaged").write_bytes(damaged)
+        try:
+            refused += outcome(folder / "damaged") == "refused"
+        except Exception as error:
+            raise AssertionError(f"round {number} of seed {seed}: {error!r}"[:2_000]) from error
+    print(refused)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))  # type: ignore[arg-type]

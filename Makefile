@@ -4,6 +4,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?=
 LOCK_ARGS ?=
+FUZZ_SECONDS ?= 600
 UV_VERSION := 0.13.9
 
 VENV := .venv
@@ -15,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench lock clean
+.PHONY: help demo test nightly lint format bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +26,11 @@ demo: $(READY) ## gate a small model, from golden pack to verdict
 
 test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n 2"
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+nightly: $(READY) ## fuzz the readers of packs for ten minutes; what is found stays in .fuzz
+	@mkdir -p .fuzz/found
+	$(BIN)/python -m tests.fuzz.fuzz_pack -max_total_time=$(FUZZ_SECONDS) \
+	  -artifact_prefix=.fuzz/ .fuzz/found tests/fuzz/corpus
 
 lint: $(READY) ## check format, lint, types, layers and that no machine is named
 	$(BIN)/ruff format --check .

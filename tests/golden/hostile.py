@@ -7,6 +7,7 @@ process.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from pathlib import Path
@@ -88,7 +89,8 @@ def read_pack(path: Path) -> dict[str, list[Any]]:
         n = pack.samples
         found: dict[str, list[Any]] = {"sample_id": pack.ids(0, n).tolist()}
         for name in (*[f"in.{i}" for i in pack.inputs], *[f"out.{o}" for o in pack.outputs]):
-            found[name] = np.asarray(pack.tensor(name, 0, n)).reshape(n, -1).tolist()
+            tensor = np.asarray(pack.tensor(name, 0, n))
+            found[name] = tensor.reshape(n, math.prod(tensor.shape[1:])).tolist()
         for name in pack.labels_of:
             found[name] = pack.labels(0, n, name).tolist()
         for name in SLICES:

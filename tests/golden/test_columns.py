@@ -96,6 +96,16 @@ def test_a_permuted_tensor_has_its_logical_dims(
 
 
 @pytest.mark.parametrize("container", ["file", "stream", "parquet"])
+def test_a_permuted_tensor_in_a_pack_without_samples(tmp_path: Path, container: Container) -> None:
+    kind = pa.fixed_shape_tensor(pa.float32(), (2, 3), permutation=[1, 0])
+    nothing = pa.ExtensionArray.from_storage(kind, pa.array([], kind.storage_type))
+    path = write_pack(tmp_path / "p", [], columns={"in.x": nothing}, container=container)
+    pack = open_pack([path], tmp_path)
+    assert pack.scan_ids().samples == 0
+    assert pack.inputs["x"].shape == (3, 2)
+
+
+@pytest.mark.parametrize("container", ["file", "stream", "parquet"])
 @pytest.mark.parametrize("missing", ["sample", "element"])
 def test_a_null_in_a_permuted_tensor_or_a_view_is_told(
     tmp_path: Path, container: Container, missing: str

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from paritygate.core.digest import watch
 from paritygate.core.errors import GoldenError
 from paritygate.golden.scratch import Scratch
-from paritygate.golden.source import cannot_open, fields_of, reading
+from paritygate.golden.source import cannot_open, fields_of, no_rows, reading
 
 MAGIC = b"PAR1"
 _FOOTER = 12
@@ -95,8 +95,7 @@ class ParquetSource:
                 if rows:
                     self._heads[name] = next(self.decode(name, group, [1]))
                     return self._heads[name]
-        nothing: pa.Array[Any] = pa.array([], self.fields[name].type)
-        return nothing
+        return no_rows(self.fields[name].type)
 
     def column(self, number: int, name: str) -> pa.Array[Any]:
         """A column of a piece; safe to call from several threads.

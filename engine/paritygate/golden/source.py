@@ -29,6 +29,7 @@ _DAMAGE = (
     MemoryError,
     OverflowError,
     KeyError,
+    NotImplementedError,
     SystemError,  # what pyarrow makes of a negative length
 )
 
@@ -116,8 +117,7 @@ class MappedSource:
         for number, rows in enumerate(self.batch_rows):
             if rows:
                 return self.column(number, name)
-        nothing: pa.Array[Any] = pa.array([], self.fields[name].type)
-        return nothing
+        return no_rows(self.fields[name].type)
 
     def column(self, number: int, name: str) -> pa.Array[Any]:
         """A column of record batch `number`; see `batch`."""
@@ -171,6 +171,14 @@ def reading(path: Path) -> Iterator[None]:
             f"{path}: damaged, or not written to its end ({detail}); write it again or restore it "
             "from its source"
         ) from error
+
+
+def no_rows(kind: Any) -> pa.Array[Any]:
+    """An array of no rows; Arrow makes none of a permuted tensor by itself."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, no_rows(kind.storage_type))
+    nothing: pa.Array[Any] = pa.array([], kind)
+    return nothing
 
 
 def fields_of(path: Path, schema: pa.Schema) -> dict[str, pa.Field[Any]]:

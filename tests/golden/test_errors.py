@@ -5,16 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.packs import write_pack
+from tests.packs import Container, write_pack, write_table
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.pack import GoldenPack, open_pack
+
+CONTAINERS = ["file", "stream", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -281,22 +284,36 @@ SCAN_CASES = [
 ]
 
 
+def store_as(container: Container, folder: Path) -> None:
+    """Store the files of a folder in another format, those that are Arrow IPC files."""
+    for path in folder.glob("*.arrow"):
+        if container != "file" and path.read_bytes()[:8] == b"ARROW1\0\0":
+            with pa.OSFile(str(path)) as file, suppress(pa.ArrowInvalid):
+                reader = pa.ipc.open_file(file)
+                rows = reader.get_batch(0).num_rows if reader.num_record_batches else 1
+                write_table(path, reader.read_all(), max(1, rows), container)
+
+
 def check(error: GoldenError, case: Case) -> None:
     assert error.code == case.code
     assert [word for word in case.words if word not in str(error)] == []
 
 
 @pytest.mark.parametrize("case", OPEN_CASES, ids=lambda case: case.name)
-def test_is_refused_on_opening(tmp_path: Path, case: Case) -> None:
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_is_refused_on_opening(tmp_path: Path, case: Case, container: Container) -> None:
     case.write(tmp_path)
+    store_as(container, tmp_path)
     with pytest.raises(GoldenError) as error:
         open_pack(["*.arrow"], tmp_path, **(case.options or {}))
     check(error.value, case)
 
 
 @pytest.mark.parametrize("case", SCAN_CASES, ids=lambda case: case.name)
-def test_is_refused_by_the_scan(tmp_path: Path, case: Case) -> None:
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_is_refused_by_the_scan(tmp_path: Path, case: Case, container: Container) -> None:
     case.write(tmp_path)
+    store_as(container, tmp_path)
     pack = open_pack(["*.arrow"], tmp_path)
     with pytest.raises(GoldenError) as error:
         pack.scan_ids()
@@ -304,8 +321,12 @@ def test_is_refused_by_the_scan(tmp_path: Path, case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", SCAN_CASES, ids=lambda case: case.name)
-def test_is_refused_by_a_read_without_a_scan(tmp_path: Path, case: Case) -> None:
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_is_refused_by_a_read_without_a_scan(
+    tmp_path: Path, case: Case, container: Container
+) -> None:
     case.write(tmp_path)
+    store_as(container, tmp_path)
     pack = open_pack(["*.arrow"], tmp_path)
     with pytest.raises(GoldenError) as error:
         read_columns(pack)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +97,34 @@ def test_no_room_to_unpack_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(FolderError, match="missing"):
         jump_about(pack)
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from paritygate.core.errors import FolderError
+from paritygate.golden import parquet
+from tests.golden.test_parquet import jump_about
+from paritygate.golden.pack import open_pack
+parquet._PIECE_BYTES, parquet._KEPT_BYTES = 2_000, 1_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096))
+try:
+    jump_about(open_pack(["p.parquet"], Path(sys.argv[1])))
+except FolderError as error:
+    sys.stdout.write(str(error))
+"""
+
+
+def test_a_full_disk_while_a_column_is_unpacked_is_told(tmp_path: Path) -> None:
+    make(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "no room left while writing" in done.stdout, done.stderr
 
 
 @pytest.mark.usefixtures("tiny")

@@ -7,7 +7,6 @@ process.
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 from pathlib import Path
@@ -35,6 +34,8 @@ def rich_pack(path: Path, container: Container = "file", compression: str | None
         "in.list": pa.array([[1.0, 2.0]] * ROWS),
         "in.nested": pa.array([[[1, 2, 3]], [[4, 5, 6]]] * 10, pa.list_(pa.large_list(pa.int16()))),
         "in.permuted": pa.ExtensionArray.from_storage(permuted, flat),
+        "out.ragged": pa.array([[[1.0, 2.0]] * (i % 3) for i in range(ROWS)]),
+        "out.shaped": variable_tensors(),
         "kind": pa.array(list("ab") * 10).dictionary_encode(),
         "note": pa.array([{"a": i, "b": "text"} for i in range(ROWS)]),
     }
@@ -51,6 +52,15 @@ def rich_pack(path: Path, container: Container = "file", compression: str | None
         rows_per_batch=7,
         compression=compression,
         container=container,
+    )
+
+
+def variable_tensors() -> pa.Array:
+    """The storage of `arrow.variable_shape_tensor`: flat data and a shape."""
+    shapes = [[i % 3, 2] for i in range(ROWS)]
+    data = pa.array([[float(j) for j in range(2 * n)] for n, _ in shapes], pa.list_(pa.float32()))
+    return pa.StructArray.from_arrays(
+        [data, pa.array(shapes, pa.list_(pa.int32(), 2))], ["data", "shape"]
     )
 
 
@@ -89,8 +99,7 @@ def read_pack(path: Path) -> dict[str, list[Any]]:
         n = pack.samples
         found: dict[str, list[Any]] = {"sample_id": pack.ids(0, n).tolist()}
         for name in (*[f"in.{i}" for i in pack.inputs], *[f"out.{o}" for o in pack.outputs]):
-            tensor = np.asarray(pack.tensor(name, 0, n))
-            found[name] = tensor.reshape(n, math.prod(tensor.shape[1:])).tolist()
+            found[name] = [sample.reshape(-1).tolist() for sample in pack.tensor(name, 0, n)]
         for name in pack.labels_of:
             found[name] = pack.labels(0, n, name).tolist()
         for name in SLICES:
@@ -126,11 +135,19 @@ def _plain(column: pa.ChunkedArray, name: str) -> list[Any]:
     values = column.to_pylist()
     if not name.startswith(("in.", "out.")):
         return ["(null)" if value is None else value for value in values]
+    if isinstance(column.type, pa.StructType):
+        return [value["data"] for value in values]
     if not isinstance(column.type, pa.FixedShapeTensorType):
-        return [np.array(value).reshape(-1).tolist() for value in values]
+        return [_leaves(value) for value in values]
     order = column.type.permutation or range(len(column.type.shape))
     tensors = [np.array(value).reshape(column.type.shape) for value in values]
     return [tensor.transpose(list(order)).reshape(-1).tolist() for tensor in tensors]
+
+
+def _leaves(value: Any) -> list[Any]:
+    return (
+        [leaf for part in value for leaf in _leaves(part)] if isinstance(value, list) else [value]
+    )
 
 
 def outcome(path: Path) -> str:

@@ -121,10 +121,13 @@ def test_a_hundred_thousand_columns(tmp_path: Path, container: Container, prefix
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path, container: Container) -> None:
-    path = write_pack(
-        tmp_path / "p.pack", [1, 2], columns={"naame": pa.array([1, 2])}, container=container
-    )
+@pytest.mark.parametrize(
+    "column", [{"naame": pa.array([1, 2])}, {"other": pa.array([{"naame": 1}, {"naame": 2}])}]
+)
+def test_a_name_that_is_not_utf8_is_refused(
+    tmp_path: Path, container: Container, column: dict[str, pa.Array]
+) -> None:
+    path = write_pack(tmp_path / "p.pack", [1, 2], columns=column, container=container)
     path.write_bytes(path.read_bytes().replace(b"naame", b"na\xff\xfee"))
     with pytest.raises(GoldenError, match=r"p\.pack: damaged"):
         read_columns(path)

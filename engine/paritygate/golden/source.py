@@ -186,9 +186,11 @@ def fields_of(path: Path, schema: pa.Schema) -> dict[str, pa.Field[Any]]:
 
     Raises:
         GoldenError: `golden.schema`, for a name that no report could show.
-        UnicodeDecodeError: a name that isn't UTF-8.
+        UnicodeDecodeError: a name that isn't UTF-8, of a column or within its type.
     """
     fields = {field.name: field for field in schema}
+    for field in schema:
+        _decode_names(field.type)
     longest = max(fields, key=len, default="")
     if len(longest) > _LONGEST_NAME:
         raise GoldenError(
@@ -197,6 +199,15 @@ def fields_of(path: Path, schema: pa.Schema) -> dict[str, pa.Field[Any]]:
             "golden.schema",
         )
     return fields
+
+
+def _decode_names(kind: Any) -> None:
+    if isinstance(kind, pa.BaseExtensionType):
+        _decode_names(kind.storage_type)
+    for number in range(kind.num_fields):
+        inner = kind.field(number)
+        inner.name  # noqa: B018 - decoded when it is asked for
+        _decode_names(inner.type)
 
 
 def let_go(

@@ -116,6 +116,27 @@ def test_a_function_sees_the_axes_of_the_plan(tmp_path: Path) -> None:
     assert seen == [{"x": (1, 3), "state": (2, 1, 3)}]
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_other_axes_keep_their_order(axis: int) -> None:
+    image = np.arange(5 * 2 * 3 * 4, dtype=np.float32).reshape(5, 2, 3, 4)
+    seen = []
+
+    def call(given: Mapping[str, Any]) -> dict[str, Any]:
+        seen.append(given["x"])
+        return {"y": given["x"]}
+
+    runner = PythonRunner.from_callable(
+        "f", call, batch_size=5, layout=Layout({"x": axis}, {"y": axis})
+    )
+    with runner.session().run(make_batch(image)) as lease:
+        assert lease.outputs["y"].tobytes() == image.tobytes()
+    dims = [2, 3, 4]
+    dims.insert(axis, 5)
+    assert seen[0].shape == tuple(dims)
+    for sample in range(5):
+        assert seen[0].take(sample, axis).tobytes() == image[sample].tobytes()
+
+
 def test_answers_without_the_axis_are_refused() -> None:
     runner = PythonRunner.from_callable(
         "f", lambda given: {"y": given["x"]}, batch_size=4, layout=Layout({}, {"y": 1})

@@ -18,7 +18,7 @@ from paritygate.runners.ort_wiring import Wiring
 
 _TEXT_LIMIT = 300
 # Of the largest value: what another place in the batch may change.
-_ROUNDING = 1e-4
+_ROUNDING = 1e-3
 _COARSE = 1e-2  # in 16 bits or fewer
 
 

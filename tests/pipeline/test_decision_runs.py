@@ -305,6 +305,50 @@ def test_a_function_that_is_not_there_is_a_fault_of_the_plan(tmp_path, call, wor
     assert "decisions.ward.python" in str(error.value)
 
 
+# --- texts ---------------------------------------------------------------------------------------
+
+CASELESS = """
+def caseless(y):
+    return [text.lower() for text in y.tolist()]
+"""
+
+
+def test_texts_are_decisions_by_themselves_or_through_a_function(tmp_path):
+    (tmp_path / "rules.py").write_text(CASELESS)
+    ref, cand = ["cat", "dog", "cat", "owl"], ["cat", "Dog", "cat", "dog"]
+    for name, texts, labels in (("r", ref, ["cat", "dog", "dog", "owl"]), ("c", cand, None)):
+        columns = {"out.name": pa.array(texts)}
+        write_pack(tmp_path / f"{name}.arrow", [1, 2, 3, 4], label=labels, columns=columns)
+    plan = {
+        "golden": "r.arrow",
+        "runners": {"ref": "recorded", "cand": "c.arrow"},
+        "stages": [
+            {"reference": "ref", "candidate": "cand", "default": {"atol": 0.0, "rtol": 0.0}}
+        ],
+        "decisions": {
+            "exact": {"output": "name", "equal": True},
+            "caseless": {"output": "name", "python": "rules:caseless"},
+        },
+    }
+    found = paritygate.run(paritygate.load_plan(plan, folder=tmp_path), out=None)
+    figures = found.summary["stages"][0]["decisions"]
+    assert figures["exact"]["flips"] == 2
+    assert figures["exact"]["matrix"] == {
+        "cat": {"cat": 2},
+        "dog": {"Dog": 1},
+        "owl": {"dog": 1},
+    }
+    assert figures["exact"]["labels"]["correct_ref"] == 3
+    assert figures["exact"]["labels"]["changed_to_wrong"] == 2
+    assert figures["caseless"]["matrix"] == {
+        "cat": {"cat": 2},
+        "dog": {"dog": 1},
+        "owl": {"dog": 1},
+    }
+    flips = [(r.decision, r.ids) for r in found.reasons if r.code == "decision.flip"]
+    assert flips == [("caseless", (4,)), ("exact", (2, 4))]
+
+
 # --- any number of threads, any batch -----------------------------------------------------------
 
 

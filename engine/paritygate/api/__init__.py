@@ -1,6 +1,7 @@
 """The one door to the engine."""
 
 from paritygate.api.arrays import assert_parity
+from paritygate.api.explaining import explain, find_latest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
@@ -15,6 +16,8 @@ __all__ = [
     "check",
     "compare",
     "doctor",
+    "explain",
+    "find_latest",
     "load_plan",
     "plan_from_models",
     "plan_schema",

@@ -107,6 +107,12 @@ class FolderError(ParityError):
     code = "runfolder.unwritable"
 
 
+class UnreadableRunError(FolderError):
+    """A folder that isn't a finished run, or one that this version can't read."""
+
+    code = "runfolder.unreadable"
+
+
 class Interrupted(ParityError):  # noqa: N818 - the word that users know
     """The run was stopped from outside before its verdict.
 

@@ -6,7 +6,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paritygate.core.errors import FolderError
+from paritygate.core.errors import UnreadableRunError
 from paritygate.golden.write import folder_error
 
 PARTIAL = ".partial"
@@ -72,11 +72,13 @@ def latest_run(parent: Path) -> Path:
     """The newest finished run below a folder.
 
     Raises:
-        FolderError: there is none.
+        UnreadableRunError: there is none.
     """
     runs = [p.parent for p in parent.glob("*/summary.json") if not p.parent.name.endswith(PARTIAL)]
     if not runs:
-        raise FolderError(f"{parent}: holds no finished run; name a run folder or run a plan first")
+        raise UnreadableRunError(
+            f"{parent}: holds no finished run; name a run folder or run a plan first"
+        )
     return max(runs, key=lambda p: (p.stat().st_mtime_ns, p.name))
 
 

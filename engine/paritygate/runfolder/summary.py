@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from paritygate.core.errors import FolderError
+from paritygate.core.errors import UnreadableRunError
 
 SCHEMA_VERSION = 1
 
@@ -42,18 +42,18 @@ def read_summary(folder: Path) -> dict[str, Any]:
         folder: a run folder, or the summary itself.
 
     Raises:
-        FolderError: missing, unreadable, or of a newer schema than this version knows.
+        UnreadableRunError: missing, unreadable, or of a newer schema than this version knows.
     """
     path = folder / "summary.json" if folder.is_dir() else folder
     try:
         summary = orjson.loads(path.read_bytes())
         version = summary["schema_version"]
     except FileNotFoundError:
-        raise FolderError(f"{path}: no such file; name a finished run folder") from None
+        raise UnreadableRunError(f"{path}: no such file; name a finished run folder") from None
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as e:
-        raise FolderError(f"{path}: isn't a summary of a run ({e})") from None
+        raise UnreadableRunError(f"{path}: isn't a summary of a run ({e})") from None
     if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise FolderError(
+        raise UnreadableRunError(
             f"{path}: has schema version {version}, newer than {SCHEMA_VERSION}, which this "
             "version of paritygate reads; read it with the version that wrote it"
         )

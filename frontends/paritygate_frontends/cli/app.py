@@ -11,11 +11,13 @@ import typer
 from typer.core import TyperGroup
 
 from paritygate.core.errors import Interrupted, ParityError
+from paritygate_frontends.cli import ending
 from paritygate_frontends.cli.check import check
 from paritygate_frontends.cli.compare import compare
 from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
-from paritygate_frontends.cli.ending import UsageError, explain, is_json, output
+from paritygate_frontends.cli.ending import UsageError, is_json, output
+from paritygate_frontends.cli.explain import explain
 from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
@@ -59,9 +61,9 @@ class _Verbs(TyperGroup):
         except _BAD_USAGE as e:
             with suppress(OSError):
                 e.show()
-            code = explain(UsageError(e.format_message()), is_json(given), is_said=True)
+            code = ending.explain(UsageError(e.format_message()), is_json(given), is_said=True)
         except ParityError as e:
-            code = explain(e, is_json(given))
+            code = ending.explain(e, is_json(given))
         sys.exit(code)
 
 
@@ -78,6 +80,7 @@ for verb, short in (
     (run, "Run a plan; or two models over golden samples."),
     (compare, "Compare two packs of recorded outputs."),
     (check, "Check a plan, its samples and models; run nothing."),
+    (explain, "Explain a run, or why one sample failed."),
     (demo, "Judge two small real models and explain it."),
     (doctor, "Look at this machine: is it fit for a run?"),
 ):

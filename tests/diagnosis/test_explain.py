@@ -1,0 +1,201 @@
+"""`explain`: real failing samples, checked by plain arithmetic; and samples that did not fail."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.diagnosis.runs import classifiers, ids, inputs, run_pair, square
+from tests.models import scale_model
+from tests.packs import write_pack
+
+import paritygate
+from paritygate_frontends.cli.demonstration import copy_demo
+
+
+@pytest.fixture(scope="module")
+def cancer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_demo(tmp_path_factory.mktemp("demo"))
+    result = paritygate.run(folder / "cancer.toml", out=folder / "runs")
+    assert result.folder is not None
+    return result.folder
+
+
+def steps(ref: np.float32, cand: np.float32) -> int:
+    """ULP distance of two float32 of one sign, by their bits."""
+    return abs(int(ref.view(np.int32)) - int(cand.view(np.int32)))
+
+
+def test_every_failing_sample_of_the_demo_says_what_arithmetic_says(cancer: Path) -> None:
+    shard = pa.ipc.open_file(cancer / "failures" / "quantization-00000.arrow").read_all()
+    assert shard.num_rows
+    for row in shard.to_pylist():
+        found = paritygate.explain(cancer, row["sample_id"])
+        assert found["status"] == "failed"
+        (failure,) = found["failures"]
+        worst = failure["outputs"]["score"]["worst"]
+        ref, cand = np.float32(row["ref.score"][0]), np.float32(row["cand.score"][0])
+        error = abs(float(cand) - float(ref))
+        allowed = 0.01 + 0.01 * abs(float(ref))
+        assert (worst["error"], worst["allowed"]) == (error, allowed)
+        assert worst["excess"] == error / allowed == row["excess"]
+        assert worst["ulp"] == steps(ref, cand)
+        assert float.fromhex(worst["reference"]["hex"]) == float(ref)
+        assert np.float32(worst["candidate"]["text"]) == cand
+        assert failure["rules"] == row["rules"]
+        assert failure["outputs"]["score"]["rules"] == ["tolerance.exceeded"]
+        decision = failure["decisions"]["disposition"]
+        assert decision["ref"] == row["decision.disposition.ref"]
+        assert decision["flipped"] == (decision["ref"] != decision["cand"])
+        assert worst["magnitude"]["precision"] == "int8"
+        assert worst["magnitude"]["scale"] >= abs(float(ref))
+        assert shlex.split(failure["replay"])[-1] == row["sample_id"]
+
+
+def test_both_models_are_named_by_their_digests(cancer: Path) -> None:
+    summary = json.loads((cancer / "summary.json").read_text())
+    found = paritygate.explain(cancer, "wdbc-068")["failures"][0]
+    for side, name in (("reference", "float"), ("candidate", "int8")):
+        assert found[side]["digest"] == summary["runners"][name]["model"]["digest"]
+        assert found[side]["runner"] == name
+    assert found["candidate"]["precision"]["arithmetic"] == "int8"
+    assert "passed in stage conversion" in paritygate.explain(cancer, "wdbc-068")["says"]
+
+
+def test_the_reasons_have_their_worst_samples_first(cancer: Path) -> None:
+    shard = pa.ipc.open_file(cancer / "failures" / "quantization-00000.arrow").read_all()
+    rows = shard.to_pylist()
+    by_code = {r["code"]: r for r in paritygate.explain(cancer)["reasons"]}
+    by_excess = sorted(rows, key=lambda r: -r["excess"])
+    told = [s["id"] for s in by_code["tolerance.exceeded"]["worst"]]
+    assert told == [r["sample_id"] for r in by_excess[:3]]
+    flips = [r for r in rows if "decision.flip" in r["rules"]]
+    flips.sort(key=lambda r: -r["decision.disposition.margin"])
+    told = [s["id"] for s in by_code["decision.flip"]["worst"]]
+    assert told == [r["sample_id"] for r in flips[:3]]
+    assert shlex.split(by_code["decision.flip"]["explain"])[-1] == told[0]
+
+
+def test_a_transposed_output_is_told(tmp_path: Path) -> None:
+    ref = square(tmp_path / "a.onnx", transposed=False)
+    cand = square(tmp_path / "b.onnx", transposed=True)
+    result = run_pair(tmp_path, ref, cand)
+    found = paritygate.explain(result.folder, ids()[0])["failures"][0]
+    (pattern,) = found["outputs"]["y"]["patterns"]
+    assert pattern["kind"] == "transposed"
+    assert pattern["samples"] == pattern["of"] == 16
+    assert "layout" in found["next"][0]
+    place = found["outputs"]["y"]["worst"]["place"]
+    x = inputs()[0]
+    expected = x[:, None] * (x * np.arange(1, 5, dtype=np.float32))[None, :]
+    shown = found["outputs"]["y"]["worst"]["reference"]["value"]
+    np.testing.assert_allclose(shown, expected[tuple(place)], rtol=1e-6)
+
+
+def test_a_permuted_class_list_is_told(tmp_path: Path) -> None:
+    result = run_pair(tmp_path, *classifiers(tmp_path, [1, 2, 0, 3, 4]))
+    found = paritygate.explain(result.folder, ids()[3])["failures"][0]
+    (pattern,) = found["outputs"]["probabilities"]["patterns"]
+    assert pattern["kind"] == "permuted"
+    assert "0 is its 2" in pattern["says"]
+    assert "class lists" in found["next"][0]
+    assert any("evaluation mode" in line for line in found["next"])
+
+
+def test_a_scale_is_told_and_equal_precision_is_judged_strictly(tmp_path: Path) -> None:
+    ref, cand = scale_model(tmp_path / "a.onnx"), scale_model(tmp_path / "b.onnx", 1.5)
+    result = run_pair(tmp_path, str(ref), str(cand))
+    found = paritygate.explain(result.folder, ids()[0])["failures"][0]["outputs"]["y"]
+    assert found["patterns"][0]["kind"] == "scale"
+    assert "1.5" in found["patterns"][0]["says"]
+    assert (found["worst"]["magnitude"]["precision"], found["worst"]["magnitude"]["level"]) == (
+        "float32",
+        "bug",
+    )
+
+
+def test_a_truncated_shard_knows_the_id_alone(tmp_path: Path) -> None:
+    ref, cand = scale_model(tmp_path / "a.onnx"), scale_model(tmp_path / "b.onnx", 1.5)
+    result = run_pair(tmp_path, str(ref), str(cand), max_failures=2)
+    found = [paritygate.explain(result.folder, i) for i in ids()]
+    assert {f["status"] for f in found} == {"failed"}
+    whole = [f for f in found if f["failures"][0]["is_kept"]]
+    assert len(whole) == 2
+    cut = next(f for f in found if not f["failures"][0]["is_kept"])
+    assert cut["failures"][0]["rules"] == ["tolerance.exceeded"]
+    assert cut["failures"][0]["outputs"] == {}
+
+
+def one_off(folder: Path, sample_ids: Any, **plan: Any) -> paritygate.RunResult:
+    """Recordings that differ in the third sample."""
+    y = np.arange(len(sample_ids), dtype=np.float32)
+    write_pack(folder / "golden.arrow", sample_ids, {"x": y}, {"y": y})
+    off = y.copy()
+    off[2] += 1
+    write_pack(folder / "cand.arrow", sample_ids, outputs={"y": off})
+    cand = {"kind": "recorded", "path": str(folder / "cand.arrow")}
+    return run_pair(folder, {"kind": "recorded"}, cand, **plan)
+
+
+def test_numbers_are_ids_as_text_too(tmp_path: Path) -> None:
+    result = one_off(tmp_path, np.array([-5, 10, 12, 7]))
+    for given in (12, "12"):
+        found = paritygate.explain(result.folder, given)
+        assert (found["status"], found["id"]) == ("failed", 12)
+    assert paritygate.explain(result.folder, "-5")["status"] == "passed"
+    assert paritygate.explain(result.folder, "13")["status"] == "absent"
+    assert paritygate.explain(result.folder, "9" * 30)["status"] == "absent"
+    assert paritygate.explain(result.folder, "x")["status"] == "absent"
+
+
+def test_texts_of_digits_are_texts(tmp_path: Path) -> None:
+    result = one_off(tmp_path, ["01", "1", "007", "-2"])
+    assert paritygate.explain(result.folder, "007")["id"] == "007"
+    assert paritygate.explain(result.folder, "1")["status"] == "passed"
+    assert paritygate.explain(result.folder, "7")["status"] == "absent"
+    assert paritygate.explain(result.folder, 7)["status"] == "absent"
+
+
+def test_samples_that_were_not_run_or_rejected(tmp_path: Path) -> None:
+    one_off(tmp_path, ["a", "b", "c", "d"])
+    x = {"x": {"dtype": "float32", "shape": ["batch"], "range": [0.0, 0.5]}}
+    rejecting = one_off(tmp_path, ["a", "b", "c", "d"], inputs=x)
+    found = paritygate.explain(rejecting.folder, "d")
+    assert found["status"] == "rejected"
+    assert "3.0" in found["says"]
+    plan = paritygate.load_plan(rejecting.folder / "plan.toml", overrides=["inputs={}"])
+    limited = paritygate.run(plan, limit=2, out=tmp_path / "limited")
+    assert limited.folder is not None
+    assert paritygate.explain(limited.folder, "b")["status"] == "passed"
+    assert paritygate.explain(limited.folder, "c")["status"] == "not_run"
+
+
+def test_a_golden_pack_that_is_gone_or_changed_leaves_it_open(tmp_path: Path) -> None:
+    result = one_off(tmp_path, ["a", "b", "c", "d"])
+    write_pack(tmp_path / "golden.arrow", ["a", "b", "c", "x"], outputs={"y": np.ones(4)})
+    found = paritygate.explain(result.folder, "x")
+    assert (found["status"], "has changed" in found["says"]) == ("unknown", True)
+    (tmp_path / "golden.arrow").unlink()
+    found = paritygate.explain(result.folder, "a")
+    assert (found["status"], "can't be read" in found["says"]) == ("unknown", True)
+    assert paritygate.explain(result.folder, "c")["status"] == "failed"
+
+
+def test_samples_without_an_answer_and_shapes_that_differ(tmp_path: Path) -> None:
+    write_pack(tmp_path / "golden.arrow", [1, 2, 3], outputs={"y": np.ones((3, 2), np.float32)})
+    write_pack(tmp_path / "c.arrow", [1, 2], outputs={"y": np.ones((2, 2, 1), np.float32)})
+    cand = {"kind": "recorded", "path": str(tmp_path / "c.arrow")}
+    result = run_pair(tmp_path, {"kind": "recorded"}, cand)
+    found = paritygate.explain(result.folder, 3)["failures"][0]
+    assert found["rules"] == ["sample.missing"]
+    assert found["outputs"]["y"]["candidate"] is None
+    assert any("lacks this sample" in line for line in found["next"])
+    found = paritygate.explain(result.folder, 1)["failures"][0]
+    assert found["rules"] == ["shape.mismatch"]
+    assert found["outputs"]["y"]["reference"] == "float32[2]"
+    assert found["outputs"]["y"]["candidate"] == "float32[2, 1]"

@@ -16,7 +16,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
-    return README.partition(f"```{language}\n")[2].partition("```")[0]
+    text = README if language else README.partition("## Explain and replay")[2]
+    return text.partition(f"```{language}\n")[2].partition("```")[0]
 
 
 def shape(line: str) -> str:
@@ -35,6 +36,19 @@ def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
     lines = expected.splitlines()
     assert code == 1
     assert [shape(line) for line in printed[: len(lines)]] == [shape(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_explain_prints_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_demo(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert invoke("run", "cancer.toml").exit_code == 1
+    command, _, expected = block("").partition("$ paritygate ")[2].partition("\n")
+    printed = invoke(*shlex.split(command)).stdout
+    lines = [shape(line) for line in expected.splitlines()]
+    assert [shape(line) for line in printed.splitlines()] == lines
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from paritygate.api.arrays import assert_parity
 from paritygate.api.explaining import explain, find_latest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
+from paritygate.api.replaying import replay
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
 from paritygate.api.schema import plan_schema
@@ -21,6 +22,7 @@ __all__ = [
     "load_plan",
     "plan_from_models",
     "plan_schema",
+    "replay",
     "run",
     "toml_text",
     "unjudged_summary",

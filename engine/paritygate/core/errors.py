@@ -113,6 +113,12 @@ class UnreadableRunError(FolderError):
     code = "runfolder.unreadable"
 
 
+class ReplayError(ParityError):
+    """A replay that would not be one: other models, other samples, or none that were kept."""
+
+    code = "replay.refused"
+
+
 class Interrupted(ParityError):  # noqa: N818 - the word that users know
     """The run was stopped from outside before its verdict.
 

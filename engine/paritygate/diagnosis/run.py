@@ -15,7 +15,8 @@ from paritygate.core.text import clean
 from paritygate.diagnosis.commands import explain_command
 from paritygate.diagnosis.sample import explain_failure
 from paritygate.golden.pack import open_pack
-from paritygate.runfolder.reading import FailedSample, FinishedRun, SampleId
+from paritygate.runfolder.files import SampleId, meanings
+from paritygate.runfolder.reading import FailedSample, FinishedRun
 
 WORST = 3
 
@@ -90,14 +91,17 @@ def explain_sample(run: FinishedRun, sample_id: SampleId) -> dict[str, Any]:
     Raises:
         ParityError: a file of the run can't be read.
     """
-    for candidate in _meanings(sample_id):
+    for candidate in meanings(sample_id):
         failures = run.find(candidate)
         if failures:
             return _failed(run, candidate, failures)
         violation = run.rejected(candidate)
         if violation is not None:
             return _told(run, candidate, "rejected", _rejection(violation))
-    found = _look_up(run, _meanings(sample_id))
+    replayed = run.summary.get("replay")
+    if isinstance(replayed, dict):
+        return _of_replay(run, replayed, sample_id)
+    found = _look_up(run, meanings(sample_id))
     if isinstance(found, str):
         return _told(run, sample_id, "unknown", f"it failed in no stage; {found}")
     meant, row = found
@@ -112,12 +116,15 @@ def explain_sample(run: FinishedRun, sample_id: SampleId) -> dict[str, Any]:
     return _told(run, meant, "passed", f"no rule fired on it in {_listed(ran)}")
 
 
-def _meanings(sample_id: SampleId) -> list[SampleId]:
-    if isinstance(sample_id, str):
-        digits = sample_id.removeprefix("-")
-        if digits.isdecimal() and digits.isascii() and len(digits) < 20:
-            return [sample_id, int(sample_id)]
-    return [sample_id]
+def _of_replay(
+    run: FinishedRun, replayed: Mapping[str, Any], sample_id: SampleId
+) -> dict[str, Any]:
+    """A sample that failed in no stage of a replay, which runs a few samples only."""
+    of = clean(replayed.get("of"))
+    for meant in meanings(sample_id):
+        if any(s.get("id") == meant for s in replayed.get("samples") or []):
+            return _told(run, meant, "passed", f"no rule fired on it in this replay of {of}")
+    return _told(run, sample_id, "not_run", f"this replay of {of} did not run it")
 
 
 def _failed(

@@ -38,7 +38,7 @@ def explain_failure(run: FinishedRun, sample: FailedSample) -> dict[str, Any]:
     found: dict[str, Any] = {
         "stage": sample.stage,
         "id": sample.id,
-        "row": sample.row,
+        "row": _row(run, sample),
         "rules": sample.rules,
         "is_kept": sample.place is not None,
         **sides,
@@ -57,6 +57,13 @@ def explain_failure(run: FinishedRun, sample: FailedSample) -> dict[str, Any]:
     found["replay"] = replay_command(run.folder, [sample.id])
     found["replay_with_batch"] = replay_command(run.folder, [sample.id], with_batch=True)
     return found
+
+
+def _row(run: FinishedRun, sample: FailedSample) -> int:
+    """Row over all golden files; a replay, whose rows are its own, says which it was then."""
+    replayed = run.summary.get("replay")
+    then = replayed.get("samples", []) if isinstance(replayed, Mapping) else []
+    return next((int(s["row"]) for s in then if s["id"] == sample.id), sample.row)
 
 
 def _side(run: FinishedRun, name: str) -> dict[str, Any]:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paritygate.core.errors import GoldenError, UnreadableRunError
 from paritygate.core.plan import Plan, parse_plan, read_plan
 from paritygate.core.tensors import Array
 from paritygate.core.text import clean
-from paritygate.golden.formats import open_file
 from paritygate.golden.pack import GoldenPack, open_pack
-from paritygate.golden.source import reading
+from paritygate.runfolder.files import TENSORS, SampleId, is_scalar, read_columns, rows_of
 from paritygate.runfolder.folder import PARTIAL
 from paritygate.runfolder.saved_plan import PLAN_FILE
-from paritygate.runfolder.shards import SHARD_VERSION
 from paritygate.runfolder.summary import read_summary
 from paritygate.runners.registry import parse_runner
 
-SampleId = int | str
-TENSORS = ("in.", "ref.", "cand.")
 _DECISION = "decision."
 
 
@@ -171,19 +166,19 @@ class FinishedRun:
     def _find(self, stage: Mapping[str, Any], sample_id: SampleId) -> Iterator[FailedSample]:
         name = str(stage["name"])
         for path in self.shards(name):
-            rows = _rows_of(self._scalars(path), sample_id)
+            rows = rows_of(self._scalars(path), sample_id)
             if rows:
                 at, values = rows[0]
                 yield FailedSample(sample_id, name, values, (path, at))
                 return
         ids = (stage.get("failures") or {}).get("ids")
         if ids:
-            for _, values in _rows_of(self._scalars(self.folder / str(ids)), sample_id):
+            for _, values in rows_of(self._scalars(self.folder / str(ids)), sample_id):
                 yield FailedSample(sample_id, name, values, None)
 
     def _scalars(self, path: Path) -> pa.Table:
         if path not in self._tables:
-            self._tables[path] = _scalars(path)
+            self._tables[path] = read_columns(path, is_scalar)
         return self._tables[path]
 
     def rejected(self, sample_id: SampleId) -> Mapping[str, Any] | None:
@@ -195,7 +190,7 @@ class FinishedRun:
         path = self.folder / "rejected-00000.arrow"
         if not path.is_file():
             return None
-        rows = _rows_of(self._scalars(path), sample_id)
+        rows = rows_of(self._scalars(path), sample_id)
         return rows[0][1] if rows else None
 
     def tensors(self, sample: FailedSample) -> Tensors:
@@ -258,56 +253,3 @@ def _first_fault(summary: Mapping[str, Any]) -> str | None:
 
 
 _STAGE = {"name": str, "reference": str, "candidate": str, "samples": dict, "outputs": dict}
-
-
-def _scalars(path: Path) -> pa.Table:
-    """Every column of a file of ours that isn't a tensor, checked in full.
-
-    Raises:
-        GoldenError: it can't be read, or is of a newer version.
-    """
-    source = open_file(path, "sample_id")
-    try:
-        with reading(path):
-            _check_version(path, source.schema)
-            names = [n for n in source.schema.names if not n.startswith(TENSORS)]
-            if "sample_id" not in names or "row" not in names:
-                raise pa.ArrowInvalid("it has no sample_id and row")
-            source.select(names)
-            columns = [
-                [source.column(number, name) for number in range(len(source.batch_rows))]
-                for name in names
-            ]
-            fields = [source.schema.field(name) for name in names]
-            table = pa.table(
-                [pa.chunked_array(c, f.type) for c, f in zip(columns, fields, strict=True)],
-                schema=pa.schema(fields),
-            )
-            table.validate(full=True)
-            return table
-    finally:
-        source.close()
-
-
-def _check_version(path: Path, schema: pa.Schema) -> None:
-    text = (schema.metadata or {}).get(b"paritygate.shard_version", b"1").decode(errors="replace")
-    if not text.isdigit() or int(text) > int(SHARD_VERSION):
-        raise GoldenError(
-            f"{path}: has shard version {clean(text)}, newer than {SHARD_VERSION}, which this "
-            "version of paritygate reads; read it with the version that wrote it"
-        )
-
-
-def _rows_of(table: pa.Table, sample_id: SampleId) -> list[tuple[int, dict[str, Any]]]:
-    """The rows of a sample, each with its place."""
-    column = table["sample_id"]
-    is_number = pa.types.is_integer(column.type)
-    if is_number is not isinstance(sample_id, int) or (is_number and not _fits(sample_id)):
-        return []
-    mask: Any = pc.equal(column, pa.scalar(sample_id, column.type))
-    places: Sequence[int] = pc.indices_nonzero(mask).to_pylist()
-    return [(at, table.slice(at, 1).to_pylist()[0]) for at in places]
-
-
-def _fits(sample_id: SampleId) -> bool:
-    return isinstance(sample_id, int) and -(2**63) <= sample_id < 2**63

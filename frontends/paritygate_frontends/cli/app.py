@@ -18,6 +18,7 @@ from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
 from paritygate_frontends.cli.ending import UsageError, is_json, output
 from paritygate_frontends.cli.explain import explain
+from paritygate_frontends.cli.replay import replay
 from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
@@ -81,10 +82,11 @@ for verb, short in (
     (compare, "Compare two packs of recorded outputs."),
     (check, "Check a plan, its samples and models; run nothing."),
     (explain, "Explain a run, or why one sample failed."),
+    (replay, "Run failing samples again; same result?"),
     (demo, "Judge two small real models and explain it."),
     (doctor, "Look at this machine: is it fit for a run?"),
 ):
-    epilog = EXIT_CODES if verb in (run, compare) else None
+    epilog = EXIT_CODES if verb in (run, compare, replay) else None
     app.command(short_help=short, epilog=epilog)(verb)
 
 

@@ -1,9 +1,12 @@
-"""What `run`, `compare` and `demo` share: run under a progress bar, then tell the outcome."""
+"""What verbs that judge share: run under a progress bar, then tell the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
 
 from paritygate.api import RunResult
 from paritygate.core.events import Event, Observer, Prepared
@@ -14,15 +17,19 @@ from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
 
 Judge = Callable[[Observer], RunResult]
+Render = Callable[[Mapping[str, Any], Path | None], Iterator[RenderableType]]
 
 
-def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
+def judge_and_tell(
+    name: str, judge: Judge, as_json: bool = False, render: Render = render_report
+) -> RunResult:
     """Judge, then print the report, or the summary as JSON.
 
     Args:
         name: what is judged, for the progress bar.
         judge: runs it, given an observer.
         as_json: print the summary and nothing else on standard output.
+        render: lays the report out, given summary and folder.
 
     Raises:
         ParityError: it could not be judged, or standard output can't be written.
@@ -40,7 +47,7 @@ def judge_and_tell(name: str, judge: Judge, as_json: bool = False) -> RunResult:
         print_json(result.summary)
     else:
         with output():
-            show(render_report(result.summary, _seen_from(start, result.folder)))
+            show(render(result.summary, _seen_from(start, result.folder)))
     return result
 
 

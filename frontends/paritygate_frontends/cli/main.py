@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 
-LOADS_MODELS = ("run", "compare", "check", "demo")
+LOADS_MODELS = ("run", "compare", "check", "replay", "demo")
 INTERRUPTED = 130
 
 

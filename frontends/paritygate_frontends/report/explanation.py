@@ -98,7 +98,7 @@ def _side(side: Found) -> str:
     if side.get("model"):
         parts.append(clean(side["model"]))
     if side.get("digest"):
-        parts.append(f"digest {clean(side['digest'])}")
+        parts.append(f"digest {clean(str(side['digest'])[:12])}")
     if precision.get("arithmetic"):
         parts.append(f"calculates in {clean(precision['arithmetic'])}")
     if side.get("opsets"):

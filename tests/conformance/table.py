@@ -12,6 +12,7 @@ from tests.conformance import (
     rows_exits,
     rows_kinds,
     rows_live,
+    rows_replay,
     rows_shapes,
     rows_structure,
     rows_values,
@@ -135,6 +136,7 @@ ROWS: tuple[Case, ...] = (
     *rows_doors.ROWS,
     *rows_exits.ROWS,
     *rows_consistency.ROWS,
+    *rows_replay.ROWS,
     *rows_shapes.ROWS,
     *rows_dtypes.ROWS,
 )

@@ -240,7 +240,7 @@ def test_a_release_and_function_objects(tmp_path: Path) -> None:
         paritygate.replay(released.folder or "", out=tmp_path / "r")
 
 
-@pytest.mark.parametrize("fields", [{"golden": {}}, {"stages": [{}]}, {"plan": {}}])
+@pytest.mark.parametrize("fields", [{"golden": {}}, {"stages": [{}]}])
 def test_hostile_summaries_are_told_in_a_sentence(tmp_path: Path, fields: dict[str, Any]) -> None:
     ref, cand = scale_model(tmp_path / "a.onnx"), scale_model(tmp_path / "b.onnx", 1.5)
     folder = run_pair(tmp_path, str(ref), str(cand)).folder

@@ -87,8 +87,7 @@ def _runner(
 ) -> dict[str, Any]:
     """A runner's table; what was recorded is taken from the shard."""
     if not is_recorded(run.plan, name):
-        spec = run.plan.runners[name]
-        return {"kind": spec.kind, **spec.options.model_dump(mode="json", exclude_none=True)}
+        return dict(run.plan.canonical()["runners"][name])
     write_side(path, samples, prefix, name)
     return {"kind": "recorded", "path": [str(path)]}
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.diagnosis.runs import classifiers, ids, inputs, run_pair, square
-from tests.models import add_constant, scale_model
+from tests.diagnosis.runs import TOLERANCE, classifiers, ids, inputs, run_pair, square
+from tests.models import add_constant, linear_softmax, scale_model
 from tests.packs import write_pack
 from tests.rerun.models import coupled_run, failing, neighbours_of_outliers
 
@@ -265,3 +265,40 @@ def test_external_weights_are_part_of_the_model(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[::-1])
     with pytest.raises(ReplayError, match="'cand' was"):
         paritygate.replay(first.folder or "", out=tmp_path / "again")
+
+
+def test_declared_outputs_are_seen_as_the_plan_says_and_never_twice(tmp_path: Path) -> None:
+    weight = np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32)
+    models = [
+        str(linear_softmax(tmp_path / f"{n}.onnx", weight * f)) for n, f in (("a", 1), ("b", 1.5))
+    ]
+    probabilities = np.exp(inputs() @ weight)
+    probabilities /= probabilities.sum(1, keepdims=True)
+    write_pack(tmp_path / "golden.arrow", ids(), {"x": inputs()}, {"all": probabilities})
+    view = {"from": "probabilities", "select": [2, 0]}
+    stages = [
+        {"name": f"{ref}-{cand}", "reference": ref, "candidate": cand, "default": TOLERANCE}
+        for ref, cand in (("a", "b"), ("kept", "b"))
+    ]
+    first = run_pair(
+        tmp_path,
+        *models,
+        runners={
+            "a": {"model": models[0], "outputs": {"score": view}},
+            "b": {"model": models[1], "outputs": {"score": view}},
+            "kept": {
+                "kind": "recorded",
+                "outputs": {"score": {"from": "all", "select": [2, 0]}},
+            },
+        },
+        stages=stages,
+        decisions={"best": {"output": "score", "argmax": True}},
+    )
+    for with_batch in (False, True):
+        again = paritygate.replay(first.folder or "", with_batch=with_batch, out=tmp_path / "r")
+        found = again.summary["replay"]["samples"]
+        assert {s["stage"] for s in found} == {"a-b", "kept-b"}
+        assert {s["outcome"] for s in found} == {"bitwise"}
+    told = paritygate.explain(first.folder or "", found[0]["id"])["failures"][0]
+    assert told["outputs"]["score"]["reference"] == "float32[2]"
+    assert set(told["decisions"]["best"]) >= {"ref", "cand", "margin", "flipped"}

@@ -51,7 +51,7 @@ def replay(
         ids=[ids] if isinstance(ids, int | str) else list(ids),
         with_batch=with_batch,
         changed=changed,
-        out=Path(out),
+        out=Path(out).absolute(),
         threads=threads,
         observer=observer or ignore,
     )

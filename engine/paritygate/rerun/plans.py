@@ -31,7 +31,7 @@ def plan_alone(run: FinishedRun, stage: str, samples: Sequence[FailedSample], fo
         ParityError: plan or shard can't be read, or a pack can't be written.
     """
     planned = next(s for s in run.plan.stages if s.name == stage)
-    data = read_plan(run.folder / PLAN_FILE)
+    data = _plan_data(run)
     golden = folder / f"{stage}.arrow"
     write_inputs(golden, samples)
     runners = {
@@ -52,6 +52,19 @@ def plan_alone(run: FinishedRun, stage: str, samples: Sequence[FailedSample], fo
     return parse_plan(
         data, run.plan.folder, str(run.folder / PLAN_FILE), run.plan.name, parse_runner
     )
+
+
+def plan_beside(run: FinishedRun) -> Plan:
+    """The plan as it ran."""
+    source = str(run.folder / PLAN_FILE)
+    return parse_plan(_plan_data(run), run.plan.folder, source, run.plan.name, parse_runner)
+
+
+def _plan_data(run: FinishedRun) -> dict[str, Any]:
+    """The plan that ran, without the checks of runners against themselves."""
+    data = read_plan(run.folder / PLAN_FILE)
+    data.pop("batch_coupling", None)
+    return {**data, "check_samples": 0} if "check_samples" in data else data
 
 
 def without_constants(plan: Plan, names: Sequence[str]) -> Plan:

@@ -19,7 +19,13 @@ from paritygate.pipeline.execute import Options, Outcome, run_prepared
 from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.rerun.compare import Comparison
 from paritygate.rerun.models import changed_models, changed_settings
-from paritygate.rerun.plans import is_recorded, plan_alone, refuse_callables, without_constants
+from paritygate.rerun.plans import (
+    is_recorded,
+    plan_alone,
+    plan_beside,
+    refuse_callables,
+    without_constants,
+)
 from paritygate.rerun.select import choose, rows_of
 from paritygate.rerun.summary import conclude
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary
@@ -134,7 +140,7 @@ def _with_batch(
     ran = [str(s["name"]) for s in run.stages]
     only = ran[0] if len(ran) == 1 else None
     asked = max(int(s["samples"]["expected"]) for s in run.stages)
-    with _prepared(run.plan, stage=only, limit=asked, rows=rows_of(chosen)) as ready:
+    with _prepared(plan_beside(run), stage=only, limit=asked, rows=rows_of(chosen)) as ready:
         size = run.summary["golden"].get("block_samples")
         if ready.prepared.block_samples != size:
             raise ReplayError(

@@ -15,6 +15,7 @@ from tests.models import scale_model
 from tests.packs import write_pack
 
 import paritygate
+from paritygate.diagnosis.sample import describe_value
 from paritygate_frontends.cli.demonstration import copy_demo
 
 
@@ -199,3 +200,37 @@ def test_samples_without_an_answer_and_shapes_that_differ(tmp_path: Path) -> Non
     assert found["rules"] == ["shape.mismatch"]
     assert found["outputs"]["y"]["reference"] == "float32[2]"
     assert found["outputs"]["y"]["candidate"] == "float32[2, 1]"
+
+
+def test_every_kind_of_value_is_told_whole(tmp_path: Path) -> None:
+    """What a shard can't hold in this version isn't asked for."""
+    ref = {
+        "float16": np.array([0.1, 2.0], np.float16),
+        "int64": np.array([2**60, 7], np.int64),
+        "bool": np.array([True, False]),
+        "text": np.array(["cat", "dog\x1b"], object),
+    }
+    cand = {
+        "float16": np.array([0.2, 2.0], np.float16),
+        "int64": np.array([2**60 + 1, 7], np.int64),
+        "bool": np.array([False, False]),
+        "text": np.array(["cow", "dog\x1b"], object),
+    }
+    for name, array in ref.items():
+        shown = [describe_value(side[name], 0) for side in (ref, cand)]
+        assert shown[0]["dtype"] == ("string" if name == "text" else name)
+        assert shown[0]["value"] == array[0]
+        assert shown[0]["text"] != shown[1]["text"]
+    y = {name: array for name, array in ref.items() if name in ("int64", "bool")}
+    write_pack(tmp_path / "golden.arrow", [1, 2], outputs=y)
+    write_pack(tmp_path / "c.arrow", [1, 2], outputs={name: cand[name] for name in y})
+    result = run_pair(
+        tmp_path, {"kind": "recorded"}, {"kind": "recorded", "path": str(tmp_path / "c.arrow")}
+    )
+    found = paritygate.explain(result.folder or "", 1)["failures"][0]["outputs"]
+    assert found["int64"]["worst"]["error"] == 1
+    assert found["int64"]["worst"]["candidate"]["value"] == 2**60 + 1
+    assert found["int64"]["worst"]["magnitude"] is None
+    assert found["bool"]["worst"]["reference"]["text"] == "true"
+    again = paritygate.replay(result.folder or "", out=tmp_path / "again")
+    assert [s["outcome"] for s in again.summary["replay"]["samples"]] == ["bitwise"]

@@ -125,7 +125,7 @@ class _Output:
         self.run, self.stage, self.name = run, stage, name
         self.tensors, self.others = tensors, others
         self.ref, self.cand = tensors.ref.get(name), tensors.cand.get(name)
-        dtype = self.ref.dtype.name if self.ref is not None else "float32"
+        dtype = dtype_name(self.ref) if self.ref is not None else "float32"
         found = stage.tolerance(name, is_float=is_float(dtype))
         self.tolerance = found or Tolerance()
 
@@ -152,6 +152,8 @@ class _Output:
         return told
 
     def _elements(self, ref: Array, cand: Array) -> dict[str, Any]:
+        if ref.dtype == cand.dtype == object:
+            return self._texts(ref, cand)
         try:
             _, detail = _compare(self.tolerance, ref[None], cand[None])
         except (ParityError, ValueError) as e:  # dtypes that aren't compared with one another
@@ -166,31 +168,50 @@ class _Output:
             told["worst"] = self._worst(ref, cand, worst)
         return told
 
+    def _texts(self, ref: Array, cand: Array) -> dict[str, Any]:
+        """Texts are equal or not; the first that isn't stands for the worst."""
+        pairs = zip(ref.reshape(-1).tolist(), cand.reshape(-1).tolist(), strict=True)
+        unequal = [at for at, (left, right) in enumerate(pairs) if left != right]
+        told: dict[str, Any] = {"elements": ref.size, "failing_elements": len(unequal)}
+        if unequal:
+            told["worst"] = self._worst(ref, cand, unequal[0])
+        return {**told, "rules": ["tolerance.exceeded"] if unequal else []}
+
     def _worst(self, ref: Array, cand: Array, at: int) -> dict[str, Any]:
-        pair = ref.reshape(-1)[at : at + 1], cand.reshape(-1)[at : at + 1]
-        tally, detail = _compare(self.tolerance, *(side[None] for side in pair))
-        values = [side[0] for side in pair]
-        error = _error(values[0], values[1])
-        steps = tally.figures().get("max_ulp")
-        return {
+        sides = describe_value(ref, at), describe_value(cand, at)
+        told: dict[str, Any] = {
             "index": at,
             "place": [int(i) for i in np.unravel_index(at, ref.shape)],
-            "reference": describe_value(values[0]),
-            "candidate": describe_value(values[1]),
+            "reference": sides[0],
+            "candidate": sides[1],
+        }
+        if ref.dtype == object:  # texts are equal or not
+            return {**told, "error": None, "allowed": None, "excess": None, "magnitude": None}
+        pair = ref.reshape(-1)[at : at + 1], cand.reshape(-1)[at : at + 1]
+        tally, detail = _compare(self.tolerance, *(side[None] for side in pair))
+        values = sides[0]["value"], sides[1]["value"]
+        error = abs(values[1] - values[0])
+        steps = tally.figures().get("max_ulp")
+        return {
+            **told,
             "error": error,
             "allowed": self.tolerance.atol + self.tolerance.rtol * abs(float(values[0])),
             "excess": float(detail.worst_excess[0]),
             "ulp": steps["value"] if isinstance(steps, Mapping) else None,
-            "ulp_of": cand.dtype.name if is_float(cand.dtype.name) else None,
+            "ulp_of": sides[1]["dtype"] if is_float(sides[1]["dtype"]) else None,
             "magnitude": self._assess(ref, cand, float(error)),
         }
 
     def _assess(self, ref: Array, cand: Array, error: float) -> dict[str, Any] | None:
-        if ref.dtype.kind in "biuSU":
+        names = dtype_name(ref), dtype_name(cand)
+        if not all(is_float(name) for name in names):
             return None
         runners = self.run.summary["runners"]
-        sides = (self.stage.reference, ref), (self.stage.candidate, cand)
-        precisions = [precision_of(runners.get(n) or {}, a.dtype.name) for n, a in sides]
+        sides = self.stage.reference, self.stage.candidate
+        precisions = [
+            precision_of(runners.get(side) or {}, name)
+            for side, name in zip(sides, names, strict=True)
+        ]
         return assess(error, self._scale(ref), (precisions[0], precisions[1]))
 
     def _scale(self, ref: Array) -> float:
@@ -229,26 +250,35 @@ def _is_equal(pair: Pair) -> bool:
 
 
 def _compare(tolerance: Tolerance, ref: Array, cand: Array) -> Any:
-    comparer = ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape[1:], "full")
+    names = dtype_name(ref), dtype_name(cand)
+    comparer = ElementComparer(tolerance, *names, ref.shape[1:], "full")
     return comparer.compare(ref, cand, np.zeros(1, np.int64))
 
 
-def _error(ref: np.generic, cand: np.generic) -> float | int:
-    if ref.dtype.kind in "biu" and cand.dtype.kind in "biu":
-        return abs(int(cand) - int(ref))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return float(abs(np.float64(cand) - np.float64(ref)))
+def dtype_name(array: Array) -> str:
+    """Our name of an array's dtype: an object array holds texts."""
+    return "string" if array.dtype == object else array.dtype.name
 
 
-def describe_value(value: np.generic) -> dict[str, Any]:
-    """A value whole: `value`, its `dtype`, as `text` and, for floats, `hex`."""
-    dtype = value.dtype.name
-    if value.dtype.kind in "biuSUO":
-        return {"value": value.item(), "dtype": dtype, "text": str(value.item())}
+def describe_value(array: Array, index: int) -> dict[str, Any]:
+    """An element whole: `value`, its `dtype`, as `text` and, for floats, `hex`.
+
+    Args:
+        array: of any shape.
+        index: into it, flat.
+    """
+    value: Any = array.reshape(-1)[index]
+    dtype = dtype_name(array)
+    if dtype == "string":
+        return {"value": value, "dtype": dtype, "text": repr(value)}
+    if dtype == "bool":
+        return {"value": bool(value), "dtype": dtype, "text": str(bool(value)).lower()}
+    if not is_float(dtype):
+        return {"value": int(value), "dtype": dtype, "text": str(int(value))}
     wide = float(value)
     text = repr(wide) if dtype == "float64" else f"{wide:.9g}"
     return {"value": wide, "dtype": dtype, "text": text, "hex": wide.hex()}
 
 
 def _layout(array: Array | None) -> str | None:
-    return None if array is None else f"{array.dtype.name}{list(array.shape)}"
+    return None if array is None else f"{dtype_name(array)}{list(array.shape)}"

@@ -86,11 +86,18 @@ class Comparison:
 
 def _answers(pair: tuple[Side, Side], at: int) -> dict[str, Array]:
     return {
-        f"{prefix}{name}": np.array(array[at])
+        f"{prefix}{name}": _row(array, at)
         for side, (_, prefix) in zip(pair, _PREFIXES, strict=True)
         if side.answered[at]
         for name, array in side.outputs.items()
     }
+
+
+def _row(rows: Any, at: int) -> Array:
+    """A copy of one sample's answer, as an array, also where it is a single value."""
+    if isinstance(rows, np.ndarray):
+        return rows[at : at + 1].reshape(rows.shape[1:]).copy()
+    return np.array(rows[at])
 
 
 def _is_same(name: str, before: Mapping[str, Array], now: Mapping[str, Array]) -> bool:
@@ -122,7 +129,7 @@ def _worst(
 def _value(array: Array | None, index: int) -> dict[str, Any] | None:
     if array is None or index >= array.size:
         return None
-    return describe_value(array.reshape(-1)[index])
+    return describe_value(array, index)
 
 
 def count_outcomes(found: Sequence[Mapping[str, Any]]) -> dict[str, int]:

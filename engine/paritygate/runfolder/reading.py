@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from paritygate.core.errors import GoldenError, UnreadableRunError
@@ -208,7 +209,7 @@ class FinishedRun:
             side = sides[prefix] = {}
             for name in pack.outputs:
                 try:
-                    side[name] = pack.output(name, at, at + 1)[0]
+                    side[name] = _only(pack.output(name, at, at + 1))
                 except GoldenError as e:
                     if e.code != "golden.null_value":  # the side had no answer
                         raise
@@ -234,6 +235,12 @@ class FinishedRun:
     def __exit__(self, *_exc: object) -> None:
         """Close."""
         self.close()
+
+
+def _only(rows: Any) -> Array:
+    """The one row of an output, as an array, also where it is a single value."""
+    only: Array = rows.reshape(rows.shape[1:]) if isinstance(rows, np.ndarray) else rows[0]
+    return only
 
 
 def _first_fault(summary: Mapping[str, Any]) -> str | None:

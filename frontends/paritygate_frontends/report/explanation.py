@@ -136,7 +136,8 @@ def _output(name: str, found: Found) -> Iterator[RenderableType]:
         value = worst[side]
         hexed = f"  ({clean(value['hex'])})" if "hex" in value else ""
         yield indented(Text(f"{side}  {clean(value['text'])}{hexed}"), 4)
-    yield indented(Text(_error(worst, found["tolerance"])), 4)
+    if worst["error"] is not None:
+        yield indented(Text(_error(worst, found["tolerance"])), 4)
     magnitude = worst.get("magnitude")
     if magnitude is not None:
         yield indented(Text(_magnitude(magnitude)), 4)

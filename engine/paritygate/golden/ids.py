@@ -170,35 +170,45 @@ class HashIndex:
     def rows(self, ids: Ids) -> Rows:
         """Position of each id, -1 where the pack doesn't have it; the first of duplicates."""
         check_kind(ids, self._pack.id_kind)
-        found = np.full(len(ids), -1, np.int64)
         keys = keys_of(ids)
-        order = np.argsort(keys, kind="stable")
-        if len(ids) <= _FEW:
-            self._find(ids, keys, order, 0, len(self._keys), found)
+        found = self._first_of(keys)
+        if self._is_exact:
             return found
-        buckets = self._buckets(keys[order])
-        cuts = np.flatnonzero(np.diff(buckets)) + 1
-        for part in np.split(order, cuts):
-            bucket = int(self._buckets(keys[part[:1]])[0])
-            low, high = self._ends[bucket : bucket + 2].tolist()
-            self._find(ids, keys, part, low, high, found)
+        known = np.flatnonzero(found >= 0)
+        others = known[self._pack.take_ids(found[known]) != ids[known]]
+        for at in others.tolist():
+            found[at] = self._among(ids[at : at + 1], keys[at])
         return found
 
-    def _find(self, ids: Ids, keys: Keys, left: Rows, low: int, high: int, found: Rows) -> None:
-        """Look up `ids[left]`, sorted by key, in a part of the index."""
-        there, rows = self._keys[low:high], self._rows[low:high]
-        at = np.searchsorted(there, keys[left])
-        while len(left):
+    def _first_of(self, keys: Keys) -> Rows:
+        """The first row of each key, -1 where there is none."""
+        found = np.full(len(keys), -1, np.int64)
+        order = np.argsort(keys, kind="stable")
+        parts = [(order, 0, len(self._keys))]
+        if len(keys) > _FEW:
+            buckets = self._buckets(keys[order])
+            cuts = np.flatnonzero(np.diff(buckets)) + 1
+            starts = buckets[np.concatenate([[0], cuts])]
+            ends = self._ends[starts].tolist(), self._ends[starts + 1].tolist()
+            parts = list(zip(np.split(order, cuts), *ends, strict=True))
+        for part, low, high in parts:
+            there = self._keys[low:high]
+            at = np.searchsorted(there, keys[part])
             is_in = at < len(there)
-            left, at = left[is_in], at[is_in]
-            is_same = there[at] == keys[left]
-            left, at = left[is_same], at[is_same]
-            hit = np.ones(len(left), bool)
-            if not self._is_exact:
-                hit = self._pack.take_ids(rows[at]) == ids[left]
-            found[left[hit]] = rows[at[hit]]
-            left, at = left[~hit], at[~hit] + 1
-        self._relax(low, high)
+            part, at = part[is_in], at[is_in]
+            is_same = there[at] == keys[part]
+            found[part[is_same]] = self._rows[low:high][at[is_same]]
+            self._relax(low, high)
+        return found
+
+    def _among(self, id_: Ids, key: np.uint64) -> int:
+        """The first row of an id whose key is that of another id too, -1 where there is none."""
+        bucket = int(key >> self._shift)
+        low, high = self._ends[bucket : bucket + 2].tolist()
+        ends = [np.searchsorted(self._keys[low:high], key, side=s) for s in ("left", "right")]
+        rows = np.array(self._rows[low + int(ends[0]) : low + int(ends[1])])
+        hits = rows[self._pack.take_ids(rows) == id_]
+        return int(hits[0]) if len(hits) else -1
 
     def duplicates(self) -> tuple[int, tuple[Duplicate, ...]]:
         """How many rows have an id that occurs in an earlier row, and the first ten by row."""

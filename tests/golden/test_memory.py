@@ -50,7 +50,7 @@ print(json.dumps([scanned - before, peak() - before, most_own, total]))
 """
 
 
-LARGEST = {"file": 100, "stream": 100, "parquet": 200}
+LARGEST = {"file": 100, "stream": 100, "parquet": 240}
 
 
 def write_large(folder: Path, samples: int, per_batch: int, container: Container) -> None:

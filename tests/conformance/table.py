@@ -12,6 +12,7 @@ from tests.conformance import (
     rows_exits,
     rows_kinds,
     rows_live,
+    rows_packs,
     rows_replay,
     rows_shapes,
     rows_structure,
@@ -138,6 +139,7 @@ ROWS: tuple[Case, ...] = (
     *rows_consistency.ROWS,
     *rows_replay.ROWS,
     *rows_shapes.ROWS,
+    *rows_packs.ROWS,
     *rows_dtypes.ROWS,
 )
 

@@ -108,3 +108,28 @@ def test_agrees_with_a_scalar_loop(ref: Any, data: Any) -> None:
         paritygate.assert_parity(ref, cand, atol=atol, rtol=rtol)
     else:
         assert message(ref, cand, atol=atol, rtol=rtol).startswith(f"{bad} of {ref.size} ")
+
+
+@pytest.mark.parametrize(
+    ("ref", "cand", "says"),
+    [
+        (["1", 1], ["1", "1"], "numbers and texts"),
+        ([1, "a"], ["1", "a"], "numbers and texts"),
+        ([True, 2], [1, 2], "bools and numbers"),
+        ([[True, False], [1, 0]], [[1, 0], [1, 0]], "bools and numbers"),
+        ([np.array([1, 2**53 + 1]), [0.5, 1]], [[1, 2**53], [0.5, 1]], "beyond 2"),
+        ([np.int64(2**53 + 1), 0.5], [2.0**53, 0.5], "beyond 2"),
+    ],
+)
+def test_a_list_that_numpy_would_cast_is_refused(ref: Any, cand: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        paritygate.assert_parity(ref, cand)
+
+
+@pytest.mark.parametrize(
+    ("ref", "cand"), [(["a\0"], ["a"]), ("a\0", "a"), ([["b", "a\0"]], [["b", "a"]])]
+)
+def test_a_nul_at_the_end_of_a_text_counts(ref: Any, cand: Any) -> None:
+    with pytest.raises(AssertionError, match="1 of . texts differ"):
+        paritygate.assert_parity(ref, cand)
+    paritygate.assert_parity(ref, ref)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -106,10 +106,8 @@ def _array(value: Any, name: str) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask would be lost; fill it first")
     array = np.asarray(value)
-    if array.dtype.kind == "f" and isinstance(value, list | tuple) and _has_large_int(value):
-        raise TypeError(
-            f"{name} is a list with integers beyond 2**53, which become floats; give an array"
-        )
+    if isinstance(value, list | tuple | str):
+        array = _from_values(value, array, name)
     if array.dtype.kind in "UT":
         array = array.astype(object)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -122,10 +120,40 @@ def _array(value: Any, name: str) -> Array:
     return array
 
 
-def _has_large_int(value: Any) -> bool:
+def _from_values(value: Any, array: Array, name: str) -> Array:
+    """The array of nested lists, once NumPy has cast nothing to make it."""
+    leaves = list(_leaves(value))
+    if array.dtype.kind == "f" and any(map(_is_large_int, leaves)):
+        raise TypeError(
+            f"{name} is a list with integers beyond 2**53, which become floats; give an array"
+        )
+    kinds = {"texts" if isinstance(v, str) else "bools" for v in leaves if _is_text_or_bool(v)}
+    if kinds and not all(map(_is_text_or_bool, leaves)):
+        kinds.add("numbers")
+    if len(kinds) > 1:
+        raise TypeError(f"{name} is a list of {' and '.join(sorted(kinds))}; nothing is cast")
+    # A text of NumPy's own loses the NULs at its end.
+    return np.array(value, object) if array.dtype.kind == "U" else array
+
+
+def _is_large_int(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and abs(int(value)) > 2**53
+
+
+def _is_text_or_bool(value: Any) -> bool:
+    return isinstance(value, str | bool | np.bool_)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What nested lists hold in the end; of an array what stands for the rest."""
     if isinstance(value, list | tuple):
-        return any(_has_large_int(item) for item in value)
-    return isinstance(value, int) and abs(value) > 2**53
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, np.ndarray):
+        if value.size:
+            yield from (value.min(), value.max()) if value.dtype.kind in "iu" else value.flat[:1]
+    else:
+        yield value
 
 
 def _mismatch(

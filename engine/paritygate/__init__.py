@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from paritygate.api import (
         CheckReport,
         HoldError,
+        ParityError,
         RunResult,
         assert_parity,
         check,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckReport",
     "HoldError",
+    "ParityError",
     "RunResult",
     "assert_parity",
     "check",

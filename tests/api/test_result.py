@@ -9,6 +9,11 @@ from tests.packs import write_pack
 import paritygate
 
 
+def test_what_could_not_be_judged_is_raised_by_a_public_name(tmp_path) -> None:
+    with pytest.raises(paritygate.ParityError, match="no such file"):
+        paritygate.run(tmp_path / "none.toml")
+
+
 def test_control_characters_of_ids_reach_no_terminal(tmp_path) -> None:
     ids = ["a\x1b[2Jb", "line\nbreak", "plain"]
     y = np.arange(3, dtype=np.float32)

@@ -8,10 +8,12 @@ from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
 from paritygate.api.schema import plan_schema
 from paritygate.api.verify import verify
+from paritygate.core.errors import ParityError
 
 __all__ = [
     "CheckReport",
     "HoldError",
+    "ParityError",
     "RunResult",
     "assert_parity",
     "check",

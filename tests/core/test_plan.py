@@ -251,6 +251,20 @@ def test_labels_file_is_read_and_checked(tmp_path: Path) -> None:
     assert load_plan(plan, folder=tmp_path).decisions[0].labels == ("cat", "dog")
 
 
+@pytest.mark.parametrize(
+    ("text", "at"), [("cat\n\ndog\n", "2"), ("\ncat\n \ndog\n\n", "1, 3"), ("\n", "1")]
+)
+def test_a_blank_line_among_labels_moves_no_class(tmp_path: Path, text: str, at: str) -> None:
+    (tmp_path / "labels.txt").write_text(text)
+    plan = data()
+    plan["decisions"] = {"c": {"output": "score", "equal": True, "labels": "labels.txt"}}
+    with pytest.raises(PlanError, match=rf"decisions.c.labels: name {at} is blank"):
+        load_plan(plan, folder=tmp_path)
+    plan["decisions"]["c"]["labels"] = text.rstrip().split("\n")
+    with pytest.raises(PlanError, match=rf"decisions.c.labels: name {at} is blank"):
+        load_plan(plan, folder=tmp_path)
+
+
 def test_planless_form_makes_a_plan() -> None:
     plan = plan_from_models(
         "a.onnx", "b.onnx", "g.arrow", atol=1e-3, rtol=1e-3, bands=["score: a < 0.5 <= b"]

@@ -133,11 +133,16 @@ def _labels(
     labels = given
     if isinstance(labels, str):
         try:
-            labels = (folder / labels).read_text(encoding="utf-8").split("\n")
-            labels = [line.strip() for line in labels if line.strip()]
+            text = (folder / labels).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as e:
             problems.append(Problem(path, f"can't be read: {e}"))
             return None
+        labels = [line.strip() for line in text.rstrip().split("\n")]
+    blank = [str(at) for at, name in enumerate(labels, 1) if not name.strip()]
+    if blank:
+        message = f"name {', '.join(blank[:5])} is blank; every class has its line, in order"
+        problems.append(Problem(path, message))
+        return None
     if len(set(labels)) != len(labels):
         problems.append(Problem(path, "every class needs a name of its own"))
     return tuple(labels)

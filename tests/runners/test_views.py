@@ -43,7 +43,9 @@ def declared(draw):
     axis = draw(st.integers(1, len(seen)))
     if draw(st.booleans()):
         index = st.integers(0, seen[axis - 1] - 1)
-        keys["select"] = draw(index | st.lists(index, min_size=1, max_size=3).map(tuple))
+        keys["select"] = draw(
+            index | st.lists(index, min_size=1, max_size=3, unique=True).map(tuple)
+        )
         keys["axis"] = axis if draw(st.booleans()) else axis - len(seen) - 1
         picked = keys["select"]
         seen[axis - 1 : axis] = [] if isinstance(picked, int) else [len(picked)]
@@ -89,6 +91,7 @@ def test_a_transform_is_rounded_to_the_dtype_of_the_output():
         ({"transpose": [1, 0]}, "starts with 0"),
         ({"transpose": [0, 2]}, "names each axis once"),
         ({"select": []}, "is empty"),
+        ({"select": [2, 0, 0]}, "names an index twice"),
         ({"select": -1}, "greater than or equal to 0"),
         ({"axis": 1}, "axis belongs to select and softmax"),
         ({"axis": 0, "select": 1}, "0 is the samples"),

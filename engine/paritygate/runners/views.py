@@ -58,6 +58,8 @@ class View(RunnerOptions):
     def _some(cls, value: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
         if value == ():
             raise ValueError("is empty; name an index, or a list of them")
+        if isinstance(value, tuple) and len(set(value)) != len(value):
+            raise ValueError("names an index twice, so that another is left out")
         return value
 
     @field_validator("reshape")

@@ -418,6 +418,22 @@ class TestMapsAndOptional:
         assert (reason.code, reason.output) == ("output.classes", "y")
         assert "'a', 'b', 'c', 'd' of the reference" in reason.message
 
+    @pytest.mark.parametrize(
+        ("view", "verdict"),
+        [({"transform": "softmax"}, "hold"), ({"select": [0, 1, 2, 3]}, "release")],
+    )
+    def test_a_transform_leaves_the_classes_where_they_are(
+        self, tmp_path: Path, view: dict[str, Any], verdict: str
+    ) -> None:
+        runners: dict[str, Any] = {}
+        for name, keys in (("ref", list("abcd")), ("cand", list("abce"))):
+            maps_model(tmp_path / f"{name}.onnx", keys)
+            runners[name] = {"model": str(tmp_path / f"{name}.onnx"), "outputs": {"y": view}}
+        x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+        result = paritygate.verify(runners["ref"], runners["cand"], {"x": x}, atol=0.0, rtol=0.0)
+        assert result.verdict.value == verdict, result.explain()
+        assert [r.code for r in result.reasons] == ["output.classes"] * (verdict == "hold")
+
     def test_a_side_without_names_is_told(self, tmp_path: Path) -> None:
         maps_model(tmp_path / "ref.onnx", ["a", "b", "c", "d"])
         x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)

@@ -9,6 +9,7 @@ from paritygate.core.verdict import Reason
 from paritygate.judge.facts import SideFacts, StageFacts
 
 Keys = Sequence[int | str]
+_MOVES = {"select", "transpose", "reshape"}
 
 
 def judge_class_keys(stage: StageFacts) -> Iterator[Reason]:
@@ -42,10 +43,11 @@ def unknown_classes(stage: StageFacts) -> Iterator[str]:
 
 
 def _keys(side: SideFacts) -> dict[str, Keys]:
-    """Keys by output; not of one that the plan declares to be seen otherwise than it is."""
+    """Keys by output; not of one whose columns the plan declares to be others than it answers."""
     keys = cast(Mapping[str, Keys], side.facts.get("class_keys") or {})
-    views = cast(Mapping[str, object], side.facts.get("views") or {})
-    return {output: found for output, found in keys.items() if output not in views}
+    views = cast(Mapping[str, Mapping[str, object]], side.facts.get("views") or {})
+    moved = {output for output, view in views.items() if _MOVES & set(view)}
+    return {output: found for output, found in keys.items() if output not in moved}
 
 
 def _told(keys: Keys) -> str:

@@ -178,6 +178,12 @@ def counts(d):
 def never(d):
     raise ValueError("never")
 
+def tired(d, calls=[]):
+    calls.append(1)
+    if len(calls) > 2:
+        raise ValueError("tired")
+    return {"y": d["x"] * 2}
+
 def nan(d):
     y = d["x"] * 2
     return {"y": y if len(y) > 1 else np.where(y > 1e9, y, np.nan)}
@@ -308,6 +314,21 @@ def test_a_runner_that_raises_is_run_at_no_other_size(tmp_path: Path) -> None:
     result = paritygate.run(functions(tmp_path, "never"), out=None)
     assert "runner.error" in {r.code for r in result.reasons}
     assert "batch sizes: b in the batches of this run only; it raised" in result.not_judged
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_runner_that_raises_when_it_is_run_again_holds(tmp_path: Path, side: str) -> None:
+    runners = {"a": "fns:plain", "b": "fns:again", side: "fns:tired"}
+    recorded = {"y": samples(40) * 2}
+    plan = functions(tmp_path, "again", runners=runners, recorded=recorded)
+    result = paritygate.run(plan, out=None)
+    (reason,) = result.reasons
+    assert reason.code == "runner.error"
+    assert (
+        f"runner {side!r} answered in the run, but raised when it was run again" in reason.message
+    )
+    assert "tired" in reason.message
+    assert result.exit_code == 1
 
 
 def test_nothing_is_compared_where_the_plan_says_so(tmp_path: Path) -> None:

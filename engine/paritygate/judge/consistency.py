@@ -16,6 +16,8 @@ from paritygate.tally.output import OutputTally
 def judge_consistency(facts: RunFacts) -> Iterator[tuple[str, Reason]]:
     """Reasons, each with the name of the runner that it is about."""
     for runner, check in facts.consistency.runners.items():
+        if check.again and not _raised_in_run(facts, runner):
+            yield runner, _raised_again(runner, check.again)
         for size, text in sorted(check.errors.items()):
             yield runner, _raised(runner, size, text)
         for (size, output), measured in sorted(check.outputs.items()):
@@ -57,6 +59,29 @@ def _measured(check: SelfCheck, samples: int) -> int:
     """Samples that every output was measured over."""
     tallies = [m.tally for m in check.outputs.values() if m.tally is not None]
     return min((t.samples for t in tallies), default=samples)
+
+
+def _raised_in_run(facts: RunFacts, runner: str) -> bool:
+    """Whether a stage tells of it already."""
+    return any(
+        ("runner.error", side) in stage.tally.rules
+        for stage in facts.stages
+        if stage.tally is not None
+        for side, name in (
+            ("reference", stage.stage.reference),
+            ("candidate", stage.stage.candidate),
+        )
+        if name == runner
+    )
+
+
+def _raised_again(runner: str, text: str) -> Reason:
+    return Reason(
+        "runner.error",
+        f"runner {runner!r} answered in the run, but raised when it was run again on a part of the "
+        f"pack: {shorten(text)}",
+        next="mend the model or the function; the same samples must get an answer each time",
+    )
 
 
 def _raised(runner: str, size: int, text: str) -> Reason:

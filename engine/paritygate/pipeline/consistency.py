@@ -144,6 +144,7 @@ class _Check:
     outputs: dict[tuple[int, str], Measure] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     drift: dict[tuple[str, str], Measure] = field(default_factory=dict)
+    again: str = ""
 
     @staticmethod
     def of(prepared: Prepared, runner: Runner, *, is_cut: bool) -> _Check:
@@ -177,8 +178,9 @@ class _Check:
         """Run one window at every size."""
         try:
             base = self._answers(window, session, self.size)
-        except RunnerError:
-            return  # told by the run itself
+        except RunnerError as error:
+            self.again = self.again or str(error)
+            return
         for stage in recorded:
             self._compare_recorded(stage, window, base)
         for size in self.others:
@@ -236,4 +238,6 @@ class _Check:
     def result(self) -> SelfCheck:
         """What was measured."""
         outputs = {key: made.result() for key, made in self.outputs.items()}
-        return SelfCheck(self.size, tuple(self.others), outputs, self.errors, self.why_not)
+        return SelfCheck(
+            self.size, tuple(self.others), outputs, self.errors, self.why_not, self.again
+        )

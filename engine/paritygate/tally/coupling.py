@@ -48,6 +48,7 @@ class SelfCheck:
         outputs: (other size, output) -> what was measured.
         errors: other size -> what was raised.
         why_not: why it was not run at any other size; "" where it was.
+        again: what it raised on being run again as in the run; "" where it answered.
     """
 
     size: int | None
@@ -55,6 +56,7 @@ class SelfCheck:
     outputs: Mapping[tuple[int, str], Measured] = field(default_factory=dict)
     errors: Mapping[int, str] = field(default_factory=dict)
     why_not: str = ""
+    again: str = ""
 
 
 @dataclass(frozen=True)

@@ -325,3 +325,14 @@ def test_dates_and_nan_in_meta_survive() -> None:
     canonical = load_plan(apply_overrides(plan, ["min_samples=2"])).canonical()
     assert canonical["meta"]["when"] == "2026-01-02T03:04:05Z"
     assert math.isnan(canonical["meta"]["value"])
+
+
+@pytest.mark.parametrize("entry", ["runners.int9.model=a.onnx", "runners.int9=a.onnx"])
+def test_an_override_of_a_runner_that_no_stage_compares_is_refused(entry: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        apply_overrides(data(), [entry])
+    (problem,) = caught.value.problems
+    assert problem.path == entry.partition("=")[0]
+    assert "no stage compares a runner named 'int9'; did you mean 'int8'?" in problem.message
+    added = apply_overrides(data(), [entry, "stages.0.candidate=int9"])
+    assert added["stages"][0]["candidate"] == "int9"

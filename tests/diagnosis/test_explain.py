@@ -82,6 +82,30 @@ def test_the_reasons_have_their_worst_samples_first(cancer: Path) -> None:
     assert shlex.split(by_code["decision.flip"]["explain"])[-1] == told[0]
 
 
+def test_each_output_has_worst_samples_of_its_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    large = rng.normal(size=(30, 4)).astype(np.float32)
+    ref = {"large": large, "small": np.arange(30, dtype=np.float32) / 1000}
+    cand = {"large": large + 9, "small": np.zeros(30, np.float32)}
+    texts = {"ref": pa.array(["a"] * 30), "cand": pa.array(["a"] * 20 + ["b"] * 10)}
+    for side, outputs in (("ref", ref), ("cand", cand)):
+        columns = {"out.text": texts[side]}
+        write_pack(tmp_path / f"{side}.arrow", np.arange(30), outputs=outputs, columns=columns)
+    packs = tmp_path / "ref.arrow", tmp_path / "cand.arrow"
+    result = paritygate.compare(*packs, atol=1e-4, rtol=0, out=tmp_path / "runs")
+    assert result.folder is not None
+    by_output = {r["output"]: r["worst"] for r in paritygate.explain(result.folder)["reasons"]}
+    assert [(w["id"], w["output"]) for w in by_output["small"]] == [
+        (29, "small"),
+        (28, "small"),
+        (27, "small"),
+    ]
+    assert by_output["small"][0]["ref_value"] == float(np.float32(0.029))
+    assert by_output["small"][0]["abs_error"] == float(np.float32(0.029))
+    assert {w["output"] for w in by_output["large"]} == {"large"}
+    assert [w["id"] for w in by_output["text"]] == [20, 21, 22]
+
+
 def test_a_transposed_output_is_told(tmp_path: Path) -> None:
     ref = square(tmp_path / "a.onnx", transposed=False)
     cand = square(tmp_path / "b.onnx", transposed=True)

@@ -30,6 +30,14 @@ def test_each_verb_has_help(verb: str) -> None:
     assert invoke(verb, "--help").exit_code == 0
 
 
+@pytest.mark.parametrize("module", ["paritygate_frontends", "paritygate_frontends.cli.main"])
+def test_run_as_a_module_it_is_the_command_too(module: str, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", module, "explain", str(tmp_path)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "UNJUDGED" in done.stdout + done.stderr
+
+
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys, contextlib\n"

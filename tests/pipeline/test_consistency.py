@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pyarrow as pa
 import pytest
 from onnx import helper
 from onnxruntime.quantization import quantize_dynamic
@@ -175,6 +176,12 @@ def more_boxes(d):
 def counts(d):
     return (np.abs(d["x"][:, 0]) * 100).astype(int)
 
+def name(d):
+    return {"name": np.array(["odd" if i % 2 else "even" for i in range(len(d["x"]))], object)}
+
+def same_name(d):
+    return {"name": np.array([("even", "odd")[i % 2] for i in range(len(d["x"]))], object)}
+
 def never(d):
     raise ValueError("never")
 
@@ -263,6 +270,22 @@ def test_a_recording_of_another_dtype_or_shape_is_drift(tmp_path: Path) -> None:
         (reason,) = result.reasons
         assert reason.code == "runner.reference_drift"
         assert f"recorded is {y.dtype}" in reason.message
+
+
+@pytest.mark.parametrize(("last", "verdict"), [("even", "release"), ("odd", "hold")])
+def test_recorded_texts_are_compared_with_the_reference(
+    tmp_path: Path, last: str, verdict: str
+) -> None:
+    stage = {"name": "s", "reference": "a", "candidate": "b", "outputs": {"name": {}}}
+    runners = {"a": "fns:name", "b": "fns:same_name"}
+    plan = functions(tmp_path, "again", runners=runners, stages=[stage], dims={})
+    names = pa.array(["odd" if i % 2 else "even" for i in range(38)] + [last, "odd"])
+    columns = {"out.name": names}
+    write_pack(tmp_path / "g.arrow", np.arange(40), {"x": samples(40)}, columns=columns)
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == verdict, result.explain()
+    drift = [("runner.reference_drift", (38,))] if verdict == "hold" else []
+    assert [(r.code, r.ids) for r in result.reasons] == drift
 
 
 def test_recordings_that_the_plan_uses_itself_are_no_second_reference(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ class TestContradictions:
         assert error.is_plan_fault
         text = str(error)
         for part in (
-            "input 'a': the model takes float32, the pack has float64",
+            "input 'a': the model takes float32, the pack has float64; write the column as float32",
             "takes b: float32[batch, 4], the pack has b: float32[batch, 5]",
             "takes c: float32[batch, 4], the pack has c: float32[batch]",
             "takes d: float32[batch, 4], which is neither in the pack nor in [constants]",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paritygate.core.errors import PlanError, Problem
+from paritygate.core.problems import did_you_mean
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -19,6 +20,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
     Raises:
         PlanError: an entry that isn't `path=value`, or a path that can't be set.
     """
+    known = _runners_of(data)
     data = copy.deepcopy(data)
     problems = []
     for entry in overrides:
@@ -29,9 +31,32 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str,
         message = _set_path(data, path.strip().split("."), _toml_value(text.strip()))
         if message:
             problems.append(Problem(path, message))
+    problems += _in_vain(data, overrides, known)
     if problems:
         raise PlanError(problems, "--set")
     return data
+
+
+def _in_vain(
+    data: Mapping[str, Any], overrides: Sequence[str], known: Sequence[str]
+) -> Iterator[Problem]:
+    """Runners that were added and that no stage compares: misspelt, so nothing would change."""
+    stages = data.get("stages")
+    if not known or not isinstance(stages, list):
+        return
+    tables = [stage for stage in stages if isinstance(stage, dict)]
+    compared = [stage.get(side) for stage in tables for side in ("reference", "candidate")]
+    for path in dict.fromkeys(entry.partition("=")[0].strip() for entry in overrides):
+        room, _, rest = path.partition(".")
+        name = rest.partition(".")[0]
+        if room == "runners" and name and name not in known and name not in compared:
+            hint = did_you_mean(name, known)
+            yield Problem(path, f"no stage compares a runner named {name!r}{hint}")
+
+
+def _runners_of(data: Mapping[str, Any]) -> list[str]:
+    runners = data.get("runners")
+    return list(runners) if isinstance(runners, dict) else []
 
 
 def _toml_value(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from paritygate.core.digest import sha256_file
 from paritygate.core.errors import GoldenError, ParityError
 from paritygate.core.text import clean
 from paritygate.diagnosis.commands import explain_command
-from paritygate.diagnosis.sample import explain_failure
+from paritygate.diagnosis.sample import explain_failure, worst_of
 from paritygate.golden.pack import open_pack
 from paritygate.runfolder.files import SampleId, meanings
 from paritygate.runfolder.reading import FailedSample, FinishedRun
 
 WORST = 3
+LOOKED_AT = 200
 
 
 def explain_run(run: FinishedRun) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def explain_run(run: FinishedRun) -> dict[str, Any]:
     reasons = []
     for reason in run.summary["reasons"]:
         of_stage = kept.get(str(reason.get("stage")), [])
-        worst = [_brief(s) for s in _worst(reason, of_stage)]
+        worst = [_brief(s) for s in _worst(run, reason, of_stage)]
         told = {**reason, "worst": worst}
         if worst:
             told["explain"] = explain_command(run.folder, worst[0]["id"])
@@ -48,7 +50,9 @@ def explain_run(run: FinishedRun) -> dict[str, Any]:
     }
 
 
-def _worst(reason: Mapping[str, Any], kept: Sequence[FailedSample]) -> list[FailedSample]:
+def _worst(
+    run: FinishedRun, reason: Mapping[str, Any], kept: Sequence[FailedSample]
+) -> list[FailedSample]:
     code, output, decision = reason["code"], reason.get("output"), reason.get("decision")
     caught = [s for s in kept if code in s.rules]
     if decision is not None:
@@ -56,9 +60,36 @@ def _worst(reason: Mapping[str, Any], kept: Sequence[FailedSample]) -> list[Fail
         return sorted(caught, key=lambda s: -_number(s.decisions[str(decision)].get("margin")))[
             :WORST
         ]
-    if output is not None and any(s.values.get("output") == output for s in caught):
-        caught = [s for s in caught if s.values.get("output") == output]
-    return sorted(caught, key=lambda s: (-_number(s.values.get("excess")), s.row))[:WORST]
+    if output is not None:
+        caught = _by_output(run, str(code), str(output), caught) or caught
+    return sorted(caught, key=_by_excess)[:WORST]
+
+
+def _by_excess(sample: FailedSample) -> tuple[float, int]:
+    return -_number(sample.values.get("excess")), sample.row
+
+
+def _by_output(
+    run: FinishedRun, code: str, output: str, caught: Sequence[FailedSample]
+) -> list[FailedSample]:
+    """Samples in which this output breaks the rule, with its values.
+
+    A shard tells of each sample its worst output alone. Where that is another one, both sides'
+    tensors tell; of at most `LOOKED_AT` samples, beginning with the run's worst of the output.
+    """
+    found = [s for s in caught if s.values.get("output") == output]
+    others = [s for s in caught if s.values.get("output") != output]
+    if not others:
+        return found
+    figures = run.stage(others[0].stage)["outputs"].get(output)
+    extreme = figures.get("max_excess") if isinstance(figures, Mapping) else None
+    first = extreme.get("id") if isinstance(extreme, Mapping) else None
+    others.sort(key=lambda s: (s.id != first, *_by_excess(s)))
+    for sample in others[:LOOKED_AT]:
+        values = worst_of(run, sample, output, code)
+        if values is not None:
+            found.append(replace(sample, values={**sample.values, **values}))
+    return found
 
 
 def _is_flipped(sample: FailedSample, decision: str) -> bool:

@@ -59,6 +59,32 @@ def explain_failure(run: FinishedRun, sample: FailedSample) -> dict[str, Any]:
     return found
 
 
+def worst_of(
+    run: FinishedRun, sample: FailedSample, output: str, rule: str
+) -> dict[str, Any] | None:
+    """The worst element of one output, in the words of a shard; None where it breaks no such rule.
+
+    Raises:
+        ParityError: the folder's plan or shard can't be read.
+    """
+    stage = next(s for s in run.plan.stages if s.name == sample.stage)
+    told = _Output(run, stage, output, run.tensors(sample), ()).describe_elements()
+    worst = told.get("worst")
+    if worst is None or rule not in told["rules"]:
+        return None
+    if worst["error"] is None:  # texts
+        return {"output": output, "index": None, "excess": None}
+    return {
+        "output": output,
+        "index": worst["index"],
+        "ref_value": float(worst["reference"]["value"]),
+        "cand_value": float(worst["candidate"]["value"]),
+        "abs_error": float(worst["error"]),
+        "allowed": worst["allowed"],
+        "excess": worst["excess"],
+    }
+
+
 def _row(run: FinishedRun, sample: FailedSample) -> int:
     """Row over all golden files; a replay, whose rows are its own, says which it was then."""
     replayed = run.summary.get("replay")
@@ -150,6 +176,12 @@ class _Output:
         if told["rules"] or self.ref.shape != self.cand.shape:
             told["patterns"] = [p.to_json() for p in self._patterns(self.ref, self.cand)]
         return told
+
+    def describe_elements(self) -> dict[str, Any]:
+        """The worst element and the rules that it breaks; nothing where the shapes differ."""
+        if self.ref is None or self.cand is None or self.ref.shape != self.cand.shape:
+            return {}
+        return self._elements(self.ref, self.cand)
 
     def _elements(self, ref: Array, cand: Array) -> dict[str, Any]:
         if ref.dtype == cand.dtype == object:

@@ -233,7 +233,8 @@ class _Check:
                 rows = pack.take_output(name, window.samples.ordinals)
                 key = (stage.name, name)
                 made = self.drift.setdefault(key, Measure(name, None, stage))
-                made.add(list(rows), base[name], window.samples)
+                taken = [row_of(rows, at) for at in range(window.samples.count)]
+                made.add(taken, base[name], window.samples)
 
     def result(self) -> SelfCheck:
         """What was measured."""

@@ -218,7 +218,8 @@ def _match_inputs(
 
 def _against_column(spec: TensorSpec, column: ColumnSpec) -> list[str]:
     if spec.dtype != column.dtype:
-        return [f"input {spec.name!r}: the model takes {spec.dtype}, the pack has {column.dtype}"]
+        told = f"input {spec.name!r}: the model takes {spec.dtype}, the pack has {column.dtype}"
+        return [f"{told}; write the column as {spec.dtype}, for nothing is cast"]
     if not spec.shape:
         mend = f"make it a constant, or say inputs.{spec.name}.shape = [] and batch_size = 1"
         told = f"input {spec.name!r}: the model takes one scalar, the pack has one a sample; {mend}"

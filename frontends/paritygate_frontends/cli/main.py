@@ -85,3 +85,7 @@ def _flush() -> None:
             from paritygate_frontends.cli.stdout import silence
 
             silence(stream)
+
+
+if __name__ == "__main__":  # python -m of this module too, lest it end with 0 and judge nothing
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,19 @@ def test_duplicate_ids_hold_on_the_candidate_and_end_on_the_reference(tmp_path: 
     assert "sample.duplicate" in [r.code for r in result.reasons]
     with pytest.raises(ParityError, match="2"):
         paritygate.compare(cand, ref, out=None)
+
+
+@pytest.mark.parametrize("nothing", ["", [], ["b.arrow", ""]])
+def test_an_empty_path_is_not_the_folder_that_one_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nothing: Any
+) -> None:
+    ref = write_pack(tmp_path / "a.arrow", [1, 2, 3], outputs={"y": Y[:3]})
+    write_pack(tmp_path / "here/b.arrow", [1, 2, 3], outputs={"y": Y[:3] + 0})
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ParityError, match="candidate: is empty; name a file"):
+        paritygate.compare(ref, nothing, out=None)
+    with pytest.raises(ParityError, match="reference: is empty; name a file"):
+        paritygate.compare(nothing, ref, out=None)
 
 
 def test_columns_without_prefix_are_outputs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from paritygate.api.plans import PathLike, load_plan, plan_from_models
 from paritygate.api.result import RunResult
-from paritygate.core.errors import ParityError, PlanError
+from paritygate.core.errors import ParityError, PlanError, Problem
 from paritygate.core.events import Observer, ignore
 from paritygate.core.plan import Plan
 from paritygate.core.tensors import Stats
@@ -102,8 +102,7 @@ def compare(
     Raises:
         ParityError: the comparison could not judge.
     """
-    files = [str(Path(p).absolute()) for p in _list(ref)]
-    cand_files = [str(Path(p).absolute()) for p in _list(cand)]
+    files, cand_files = _absolute(reference=ref, candidate=cand)
     recorded: dict[str, Any] = {"kind": "recorded", "path": cand_files, "outputs_from": "all"}
     plan = plan_from_models(
         {"kind": "recorded"},
@@ -132,8 +131,17 @@ def compare(
     )
 
 
-def _list(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    return [paths] if isinstance(paths, str | Path) else list(paths)
+def _absolute(**packs: PathLike | Sequence[PathLike]) -> list[list[str]]:
+    """The files of each pack. An empty path is none: made absolute it would be this folder."""
+    listed = {
+        name: [str(p) for p in ([given] if isinstance(given, str | Path) else given)]
+        for name, given in packs.items()
+    }
+    empty = [name for name, files in listed.items() if not files or not all(files)]
+    if empty:
+        message = "is empty; name a file, a glob or a folder"
+        raise PlanError([Problem(name, message) for name in empty], "compare")
+    return [[str(Path(p).absolute()) for p in files] for files in listed.values()]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.frontends.command import invoke
 from tests.frontends.plans import make_plan
@@ -91,3 +92,11 @@ def test_ids_of_control_characters_reach_no_terminal(
         assert done.exit_code == 0
         assert all(line.isprintable() for line in done.stdout.split("\n"))
     assert r"$'it\'s\x0ahere'" in invoke("explain", ids[1]).stdout
+
+
+def test_texts_that_differ_have_no_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, texts in (("a", ["x", "y"]), ("b", ["x", "z"])):
+        write_pack(tmp_path / f"{name}.arrow", [1, 2], columns={"out.t": pa.array(texts)})
+    assert invoke("compare", "a.arrow", "b.arrow").exit_code == 1
+    assert "id 2: tolerance.exceeded; t[0] differs\n" in invoke("explain").stdout

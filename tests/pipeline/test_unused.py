@@ -146,3 +146,19 @@ def test_functions_that_change_the_current_folder_lose_nothing(
     assert result.folder.parent == tmp_path / "runs"
     assert (result.folder / "failures" / "s-00000.arrow").is_file()
     assert [s["verdict"] for s in result.summary["stages"]] == ["hold", "release"]
+
+
+def test_an_input_without_a_contract_beside_one_with_is_told(tmp_path: Path) -> None:
+    x = np.ones((N, 2), np.float32)
+    write_pack(tmp_path / "g.arrow", np.arange(N), {"x": x, "y": x})
+    echo = {"kind": "null", "echo": {"out": "x", "more": "y"}}
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "inputs": {"x": {"range": [0.0, 2.0]}},
+        "runners": {"a": echo, "b": echo},
+        "stages": [{"reference": "a", "candidate": "b", "default": RULE, "self": True}],
+    }
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == "release", result.explain()
+    told = "inputs: y without a contract: range and missing values unchecked"
+    assert [n for n in result.not_judged if n.startswith("inputs:")] == [told]

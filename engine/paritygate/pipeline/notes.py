@@ -11,7 +11,7 @@ from paritygate.runners.base import Runner
 
 
 def note_unused(ready: Preparation) -> Iterator[str]:
-    """Sentences on labels, columns, inputs and ignored outputs that nobody used."""
+    """Sentences on what nobody used or checked: labels, columns, inputs, ignored outputs."""
     prepared = ready.prepared
     pack = prepared.pack
     if pack.label_note:
@@ -21,11 +21,21 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     unused = prepared.unused_inputs()
     if unused:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
+    yield from _without_contract(ready)
     yield from _idle_budgets(ready)
     for stage in ready.selected:
         if ready.runs(stage):
             sides = [prepared.runners[name] for name in (stage.reference, stage.candidate)]
             yield from _ignored_in_vain(stage, sides)
+
+
+def _without_contract(ready: Preparation) -> Iterator[str]:
+    """Inputs that a plan with contracts leaves out; one without any is told by the verdict."""
+    prepared = ready.prepared
+    contracts, unused = prepared.plan.table.inputs, prepared.unused_inputs()
+    names = [n for n in prepared.pack.inputs if n not in contracts and n not in unused]
+    if contracts and names:
+        yield f"inputs: {', '.join(names)} without a contract: range and missing values unchecked"
 
 
 def _idle_budgets(ready: Preparation) -> Iterator[str]:

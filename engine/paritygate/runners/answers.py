@@ -29,7 +29,9 @@ def unusable(tensor: object, size: int, axis: Axis) -> str | None:
         return None if size == 1 else f"{one} the batch has {size}; set batch_size = 1"
     if tensor.shape[axis : axis + 1] != (size,):
         which = f"axis {axis}" if axis else "first axis"
-        return f"has shape {tensor.shape}; its {which} must be the batch of {size} samples"
+        told = f"has shape {tensor.shape}; its {which} must be the batch of {size} samples"
+        mend = "; if its samples are on another axis or on none, say its shape in [outputs]"
+        return told + ("" if axis else mend)
     return None
 
 

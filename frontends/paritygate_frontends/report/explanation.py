@@ -50,7 +50,9 @@ def _reason(place: int, reason: Found) -> Iterator[RenderableType]:
 
 def _brief(sample: Found) -> str:
     parts = [f"id {clean(sample['id'])}: {clean(', '.join(sample['rules']))}"]
-    if sample.get("index") is not None:
+    if sample.get("index") is not None and sample.get("ref_value") is None:  # texts
+        parts.append(f"{clean(sample['output'])}[{sample['index']}] differs")
+    elif sample.get("index") is not None:
         parts.append(
             f"{clean(sample['output'])}[{sample['index']}] reference "
             f"{number(sample['ref_value'], 9)}, candidate {number(sample['cand_value'], 9)}, "

@@ -162,3 +162,15 @@ def test_an_input_without_a_contract_beside_one_with_is_told(tmp_path: Path) -> 
     assert result.verdict == "release", result.explain()
     told = "inputs: y without a contract: range and missing values unchecked"
     assert [n for n in result.not_judged if n.startswith("inputs:")] == [told]
+
+
+def test_inputs_that_a_recording_brings_along_are_not_said_to_be_the_same(tmp_path: Path) -> None:
+    y = np.arange(4, dtype=np.float32)
+    ref = write_pack(tmp_path / "ref.arrow", range(4), inputs={"x": y, "z": y}, outputs={"y": y})
+    cand = write_pack(tmp_path / "cand.arrow", range(4), inputs={"x": y + 9}, outputs={"y": y})
+    told = "inputs: the recording of candidate has x too, which was not compared with the pack's"
+    result = paritygate.compare(ref, cand, out=None)
+    assert [n for n in result.not_judged if n.startswith(told)]
+    plain = write_pack(tmp_path / "plain.arrow", range(4), outputs={"y": y})
+    for sides in ((ref, plain), (plain, cand)):
+        assert "recording of" not in "\n".join(paritygate.compare(*sides, out=None).not_judged)

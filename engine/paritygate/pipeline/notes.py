@@ -22,6 +22,7 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     if unused:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
     yield from _without_contract(ready)
+    yield from _own_inputs(ready)
     yield from _idle_budgets(ready)
     for stage in ready.selected:
         if ready.runs(stage):
@@ -36,6 +37,15 @@ def _without_contract(ready: Preparation) -> Iterator[str]:
     names = [n for n in prepared.pack.inputs if n not in contracts and n not in unused]
     if contracts and names:
         yield f"inputs: {', '.join(names)} without a contract: range and missing values unchecked"
+
+
+def _own_inputs(ready: Preparation) -> Iterator[str]:
+    for name, runner in ready.prepared.runners.items():
+        if own := getattr(runner, "own_inputs", ()):
+            yield (
+                f"inputs: the recording of {name} has {', '.join(own)} too, which was not compared "
+                "with the pack's: that both sides were given the same is taken as right"
+            )
 
 
 def _idle_budgets(ready: Preparation) -> Iterator[str]:

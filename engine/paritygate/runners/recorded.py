@@ -34,6 +34,7 @@ from paritygate.runners.options import RunnerOptions, check_mapping
 _STEP = 65_536
 _TOLD = 10
 _PREFIX = "out."
+_GOLDEN = "golden"
 _ROW_FAULTS = ("golden.null_id", "golden.null_value", "golden.shape", "golden.value")
 
 
@@ -132,6 +133,13 @@ class RecordedRunner(Runner):
     def is_golden(self) -> bool:
         """Whether the outputs are the golden pack's own."""
         return self._recording is self._golden
+
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """Inputs that the recording holds as well as the golden pack; nobody compares the two."""
+        if self._path == _GOLDEN:
+            return ()
+        return tuple(name for name in self._recording.inputs if name in self._golden.inputs)
 
     @property
     def identity(self) -> str:
@@ -291,7 +299,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
         )
     if options.path is None and options.outputs_prefix is None:
         return RecordedRunner(
-            spec.name, golden, golden, _fetches(spec.name, options, golden), "golden"
+            spec.name, golden, golden, _fetches(spec.name, options, golden), _GOLDEN
         )
     files = options.path or tuple(str(file.path.absolute()) for file in golden.files)
     recording = _open(spec.name, options, files, context)
@@ -306,7 +314,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
         golden,
         recording,
         fetches,
-        list(options.path) if options.path else "golden",
+        list(options.path) if options.path else _GOLDEN,
         findings,
         duplicates,
         options.outputs_prefix,

@@ -110,6 +110,21 @@ def test_a_budget_is_what_may_differ(folder: Path, atol: float, verdict: str) ->
     assert told == [f"batch sizes: int8 was run at 1 besides 32 over {N} samples, not over all"]
 
 
+def test_decisions_within_a_budget_are_told(folder: Path) -> None:
+    budget = {"int8": {"score": {"atol": 0.5, "rtol": 0.0}}}
+    decisions = {"band": {"output": "score", "bands": "no < 1e9 <= yes"}}
+    told = (
+        "batch sizes: int8 differs within its budget; whether that changes the decisions band was "
+        "not judged"
+    )
+    result = paritygate.run(quantised(folder, batch_coupling=budget, decisions=decisions), out=None)
+    assert result.verdict == "release", result.explain()
+    assert told in result.not_judged
+    assert not any("float differs within" in n for n in result.not_judged)
+    result = paritygate.run(quantised(folder, batch_coupling=budget), out=None)
+    assert not any("differs within" in n for n in result.not_judged)
+
+
 def test_one_approved_size_is_told(folder: Path) -> None:
     result = paritygate.run(quantised(folder, dims={"batch": {"sizes": [32]}}), out=None)
     assert result.verdict == "release", result.explain()

@@ -44,6 +44,7 @@ def list_unchecked(facts: RunFacts) -> Iterator[str]:
                 f"batch sizes: {runner} was run at {sizes} besides {check.size} over "
                 f"{_measured(check, samples)} samples, not over all"
             )
+            yield from _undecided(facts, runner, check)
     yield from facts.consistency.notes
     if not facts.consistency.runners:
         yield "batch sizes: only the batch composition of this run, not others"
@@ -53,6 +54,22 @@ def list_unchecked(facts: RunFacts) -> Iterator[str]:
                 f"stage {stage}: recorded {output} was compared with the reference over {samples} "
                 "samples, not over all"
             )
+
+
+def _undecided(facts: RunFacts, runner: str, check: SelfCheck) -> Iterator[str]:
+    """Decisions on outputs that differ within a budget, which speaks of numbers alone."""
+    coupled = {
+        output
+        for (_, output), m in check.outputs.items()
+        if (m.allowed.atol or m.allowed.rtol) and m.tally is not None
+        if m.tally.max_abs_error is not None and m.tally.max_abs_error.value
+    }
+    names = [rule.name for rule in facts.plan.decisions if rule.output in coupled]
+    if names:
+        yield (
+            f"batch sizes: {runner} differs within its budget; whether that changes the decisions "
+            f"{', '.join(names)} was not judged"
+        )
 
 
 def _measured(check: SelfCheck, samples: int) -> int:

@@ -434,6 +434,39 @@ class TestMapsAndOptional:
         assert result.verdict.value == verdict, result.explain()
         assert [r.code for r in result.reasons] == ["output.classes"] * (verdict == "hold")
 
+    @pytest.mark.parametrize(
+        ("labels", "says"),
+        [
+            ({"labels": list("abcd")}, None),
+            ({"labels": list("wxyz")}, None),
+            ({"labels": list("abdc")}, "labels has the classes 'a', 'b', 'd', 'c'"),
+            ({"ref_labels": list("abcd"), "cand_labels": list("abdc")}, "cand_labels has"),
+        ],
+    )
+    def test_labels_that_a_model_contradicts_hold(
+        self, tmp_path: Path, labels: dict[str, Any], says: str | None
+    ) -> None:
+        for name, keys in (("ref", "abcd"), ("cand", "abdc")):
+            maps_model(tmp_path / f"{name}.onnx", list(keys))
+        # Columns are in the order of the keys: the candidate's last two come from other inputs.
+        x = np.array([[9, 1, 2, 3], [1, 2, 3, 9]], np.float32)
+        x = x[:1] if says is None else x
+        rule = {"output": "y", "argmax": True, **labels}
+        result = paritygate.verify(
+            tmp_path / "ref.onnx",
+            tmp_path / "cand.onnx",
+            {"x": x},
+            atol=10.0,
+            rtol=0.0,
+            decisions={"k": rule},
+        )
+        if says is None:
+            assert result.verdict.value == "release", result.explain()
+            return
+        found = [r for r in result.reasons if r.code == "output.classes"]
+        assert found[0].decision == "k"
+        assert says in found[0].message
+
     def test_a_side_without_names_is_told(self, tmp_path: Path) -> None:
         maps_model(tmp_path / "ref.onnx", ["a", "b", "c", "d"])
         x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+from paritygate.core.policy import DecisionRule
 from paritygate.core.verdict import Reason
 from paritygate.judge.facts import SideFacts, StageFacts
 
@@ -28,6 +29,32 @@ def judge_class_keys(stage: StageFacts) -> Iterator[Reason]:
                 output=output,
                 next="export both models with the same classes",
             )
+
+
+def judge_labels(stage: StageFacts, rules: Sequence[DecisionRule]) -> Iterator[Reason]:
+    """A reason for each list of labels that has a side's own names of its columns in another order.
+
+    Decisions are then told, and those of two sides paired, by names that the model contradicts.
+    """
+    for rule in rules:
+        if not (rule.argmax or rule.topk) or not stage.stage.judges(rule.output):
+            continue
+        for side, key, labels in (
+            (stage.ref, "ref_labels", rule.ref_labels),
+            (stage.cand, "cand_labels", rule.cand_labels),
+        ):
+            keys = _keys(side).get(rule.output, ())
+            given = labels or rule.labels or ()
+            if list(given) != list(keys) and set(given) == set(keys):
+                yield Reason(
+                    "output.classes",
+                    f"decision {rule.name!r}: {key if labels else 'labels'} has the classes "
+                    f"{_told(given)}, but the columns of {rule.output!r} are {_told(keys)} by "
+                    f"{side.name!r} itself",
+                    stage=stage.stage.name,
+                    decision=rule.name,
+                    next="give the labels in the order of the columns, which is that of the keys",
+                )
 
 
 def unknown_classes(stage: StageFacts) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import sentences
-from paritygate.judge.class_keys import judge_class_keys
+from paritygate.judge.class_keys import judge_class_keys, judge_labels
 from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.unjudged import list_not_judged
@@ -76,6 +76,7 @@ def _judge_stage(facts: RunFacts, stage: StageFacts) -> Iterator[Reason]:
     yield from _judge_sides(stage)
     if stage.tally is None:
         return
+    yield from judge_labels(stage, facts.plan.decisions)
     tally = stage.tally
     yield from _judge_structure(stage, tally)
     yield from _judge_rules(facts, stage, tally)

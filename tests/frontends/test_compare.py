@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.frontends.command import invoke
 from tests.frontends.plans import make_recordings
@@ -125,3 +126,25 @@ def test_topk_and_equal_on_the_command_line(tmp_path: Path) -> None:
     wrong = invoke("compare", ref, cand, *options, "--topk", "p", *out)
     assert wrong.exit_code == 2
     assert "write it as 'OUTPUT:5'" in wrong.stderr
+
+
+def test_a_candidate_of_another_dtype_is_declared(tmp_path: Path) -> None:
+    y = np.arange(4, dtype=np.float32)
+    write_pack(tmp_path / "a.arrow", [1, 2, 3, 4], outputs={"y": y})
+    write_pack(tmp_path / "b.arrow", [1, 2, 3, 4], outputs={"y": y.astype(np.float64)})
+    call = ("compare", tmp_path / "a.arrow", tmp_path / "b.arrow", "--out", tmp_path / "runs")
+    assert invoke(*call).exit_code == 1
+    rule = "y:atol=0,rtol=0,candidate_dtype="
+    assert invoke(*call, "--tolerance", f"{rule}float64").exit_code == 0
+    wrong = invoke(*call, "--tolerance", f"{rule}double")
+    assert (wrong.exit_code, "isn't a dtype that can be judged" in wrong.stderr) == (2, True)
+
+
+def test_a_null_in_a_recording_is_mended_there(tmp_path: Path) -> None:
+    write_pack(tmp_path / "a.arrow", [1, 2], columns={"out.y": pa.array([1.0, 2.0])})
+    write_pack(tmp_path / "b.arrow", [1, 2], columns={"out.y": pa.array([1.0, None])})
+    call = ("compare", tmp_path / "a.arrow", tmp_path / "b.arrow", "--out", tmp_path / "runs")
+    done = invoke(*call, "--json")
+    reason = json.loads(done.stdout)["reasons"][0]
+    assert (done.exit_code, reason["code"]) == (1, "golden.null_value")
+    assert reason["next"].startswith("mend the recording")

@@ -45,7 +45,7 @@ def test_reads_several_and_the_common_one() -> None:
         ("score:=1,rtol=0", "'=1' isn't key=value"),
         ("score:atol=1,rtol=0,", "'' isn't key=value"),
         ("score:atol=1,rtoll=0", "did you mean 'rtol'?"),
-        ("score:tolerance_absolute=1", "known: atol, rtol, nonfinite"),
+        ("score:tolerance_absolute=1", "known: atol, rtol, nonfinite, candidate_dtype"),
         ("score:atol=1,atol=2,rtol=0", "atol is given twice"),
         ("score:atol=small,rtol=0", "atol is 'small', not a number"),
         ("score:atol=nan,rtol=0", "atol is nan, not a finite number"),

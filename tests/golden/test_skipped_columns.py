@@ -72,3 +72,11 @@ def test_with_prefixes_a_label_is_a_label_and_plain_columns_are_told(tmp_path: P
     assert list(pack.outputs) == ["y"]
     assert list(pack.labels_of) == ["label"]
     assert pack.skipped_columns == ("score",)
+
+
+def test_an_index_that_pandas_wrote_is_no_output(tmp_path: Path) -> None:
+    columns = {"y": pa.array([0.5, 0.25]), "__index_level_0__": pa.array([7, 3])}
+    path = write_pack(tmp_path / "p.arrow", [1, 2], columns=columns)
+    pack = open_pack([path], tmp_path, outputs_from="all")
+    assert list(pack.outputs) == ["y"]
+    assert pack.skipped_columns == ("__index_level_0__",)

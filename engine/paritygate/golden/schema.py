@@ -26,6 +26,8 @@ from paritygate.golden.source import Source, reading
 
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
+# What pandas writes of an index without a name, such as after a filter or a shuffle.
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 
 
@@ -280,7 +282,9 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
         outputs = {
             name: name
             for name in source.fields
-            if name not in taken | inputs and not name.startswith((_INPUT, _RAW))
+            if name not in taken | inputs
+            and not name.startswith((_INPUT, _RAW))
+            and not _PANDAS_INDEX.fullmatch(name)
         }
     return outputs | dict(wanted.outputs)
 

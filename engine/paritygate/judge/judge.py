@@ -88,11 +88,12 @@ def _judge_sides(stage: StageFacts) -> Iterator[Reason]:
     failed = [s for s in (stage.ref, stage.cand) if s.load_failure is not None]
     for side in failed:
         code, text = side.load_failure or ("", "")
+        what = "the recording" if code.startswith("golden.") else "the model or its options"
         yield Reason(
             code,
             text if text.startswith("runner ") else f"runner {side.name!r}: {text}",
             stage=name,
-            next="mend the model or its options; the stage can't be judged without it",
+            next=f"mend {what}; the stage can't be judged without it",
             detail=side.load_detail,
         )
     if failed:

@@ -357,9 +357,9 @@ def _scan(
     first = tuple(dict.fromkeys(found.id for found in scan.first_duplicates))
     finding = Finding(
         "sample.duplicate",
-        f"{scan.duplicates} recorded rows repeat the id of an earlier row, "
+        f"{scan.duplicates} of the recorded rows repeat the id of an earlier row, "
         f"first {first[0]!r}; only the first of each is compared",
-        "whatever wrote the recording",
+        "record each sample once; look at what wrote the recording",
         scan.duplicates,
         first,
     )

@@ -31,7 +31,7 @@ TolerancesOf = Annotated[
     typer.Option(
         "--tolerance",
         metavar="NAME:atol=X,rtol=Y",
-        help="Tolerance of one output, also with nonfinite=match. Repeatable.",
+        help="Tolerance of one output, also with nonfinite=match, candidate_dtype=D. Repeatable.",
     ),
 ]
 BandRules = Annotated[
@@ -86,7 +86,7 @@ Overrides = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON, and nothing else.")]
 
 _NUMBERS = ("atol", "rtol")
-_KEYS = (*_NUMBERS, "nonfinite")
+_KEYS = (*_NUMBERS, "nonfinite", "candidate_dtype")
 _FORM = "write NAME:atol=X,rtol=Y, as in score:atol=1e-3,rtol=1e-3"
 
 
@@ -98,8 +98,8 @@ def read_tolerances(
     Args:
         atol: of `--atol`.
         rtol: of `--rtol`.
-        texts: of `--tolerance`, each `NAME:atol=X,rtol=Y[,nonfinite=match]`; the name may hold
-            colons.
+        texts: of `--tolerance`, each `NAME:atol=X,rtol=Y[,nonfinite=match][,candidate_dtype=D]`;
+            the name may hold colons.
 
     Returns:
         Output name -> what the plan calls its tolerance.
@@ -158,6 +158,8 @@ def _read_tolerance(text: str) -> tuple[str, list[str], dict[str, Any]]:
 
 
 def _read_value(key: str, literal: str) -> tuple[Any, str]:
+    if key == "candidate_dtype":
+        return literal, ""  # the plan knows the dtypes
     if key == "nonfinite":
         known = literal in ("fail", "match")
         return literal, "" if known else f"nonfinite is {literal!r}, not 'fail' or 'match'"

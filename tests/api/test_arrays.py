@@ -25,7 +25,7 @@ def message(ref: Any, cand: Any, **rules: Any) -> str:
         ([1.0, 2.0], [1.0, 2.0], {}),
         ([1.0, 2.0], [1.0, 2.1], {"atol": 0.2, "rtol": 0.0}),
         ([100.0], [101.0], {"atol": 0.0, "rtol": 0.01}),
-        ([np.nan, np.inf, -np.inf], [np.nan, np.inf, -np.inf], {"nonfinite": "match"}),
+        ([np.nan, np.inf, -np.inf, 1], [np.nan, np.inf, -np.inf, 1], {"nonfinite": "match"}),
         ([0.0], [-0.0], {}),
         ([True, False], [True, False], {}),
         (np.float16([1.5]), np.float16([1.5]), {}),
@@ -133,3 +133,42 @@ def test_a_nul_at_the_end_of_a_text_counts(ref: Any, cand: Any) -> None:
     with pytest.raises(AssertionError, match="1 of . texts differ"):
         paritygate.assert_parity(ref, cand)
     paritygate.assert_parity(ref, ref)
+
+
+class Labelled:
+    """What a Series or a data frame shows of itself."""
+
+    def __init__(self, values: Any, **labels: Any) -> None:
+        self.values = values
+        self.iloc = self
+        self.__dict__.update(labels)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def test_labels_of_rows_and_columns_are_not_dropped() -> None:
+    frames = Labelled([[1.0, 2.0]], columns=["a", "b"]), Labelled([[1.0, 2.0]], columns=["b", "a"])
+    series = Labelled([1.0, 2.0], index=[0, 1]), Labelled([1.0, 2.0], index=[1, 0])
+    grids = Labelled([1.0], dims=("x",), coords={}), Labelled([1.0], dims=("y",), coords={})
+    for pair in (frames, series, grids):
+        with pytest.raises(TypeError, match="is a Labelled, whose labels would be lost"):
+            paritygate.assert_parity(*pair)
+    paritygate.assert_parity(series[0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("values", [[np.nan, np.nan], [np.inf, -np.inf], [np.nan]])
+def test_nothing_but_nan_and_infinity_proves_nothing(values: Any) -> None:
+    rule = {"atol": 0.0, "rtol": 0.0, "nonfinite": "match"}
+    assert "so nothing was compared" in message(values, values, **rule)
+    paritygate.assert_parity([*values, 1.0], [*values, 1.0], **rule)
+
+
+def test_a_decision_that_is_never_defined_proves_nothing() -> None:
+    rule = {"atol": 9.0, "rtol": 0.0, "nonfinite": "match", "decisions": {"c": {"argmax": True}}}
+    ref, cand = [[np.nan, 1.0]], [[np.nan, 2.0]]
+    assert "undefined on both sides for all 1 samples" in message(ref, cand, **rule)
+    paritygate.assert_parity([*ref, [1.0, 2.0]], [*cand, [1.0, 2.0]], **rule)

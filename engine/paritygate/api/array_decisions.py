@@ -76,6 +76,8 @@ def describe_flips(ref: Array, cand: Array, tolerance: Tolerance, rule: Decision
         tally, detail = comparer.compare(ref, cand, np.arange(len(ref)))
     except DecisionError as e:
         return f"decision {rule.name!r} could not be made: {e}"
+    if not tally.flips and tally.is_never_defined:
+        return f"decision {rule.name!r} is undefined on both sides for all {tally.samples} samples"
     if not tally.flips:
         return None
     places = ""

@@ -105,6 +105,11 @@ def _assert_mappings(
 def _array(value: Any, name: str) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask would be lost; fill it first")
+    if hasattr(value, "columns") or _is_labelled(value):
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, whose labels would be lost and its values paired "
+            "by position; give a dict of arrays, or its to_numpy() if the order is meant"
+        )
     array = np.asarray(value)
     if isinstance(value, list | tuple | str):
         array = _from_values(value, array, name)
@@ -118,6 +123,14 @@ def _array(value: Any, name: str) -> Array:
     if array.dtype == object and not all(isinstance(v, str) for v in array.reshape(-1).tolist()):
         raise TypeError(f"{name} is an array of objects, not all of which are texts")
     return array
+
+
+def _is_labelled(value: Any) -> bool:
+    """Whether rows have names of their own: a Series with another index than 0, 1, 2, ..."""
+    index = getattr(value, "index", None)
+    if index is None or callable(index) or not hasattr(value, "iloc"):
+        return hasattr(value, "dims") and hasattr(value, "coords")
+    return list(index) != list(range(len(value)))
 
 
 def _from_values(value: Any, array: Array, name: str) -> Array:
@@ -174,7 +187,10 @@ def _mismatch(
     comparer = make_comparer(tolerance, dtype, dtype, ref.shape, "full")
     tally, detail = comparer.compare(ref[None], cand[None], np.zeros(1, np.int64))
     flips = [told for rule in rules if (told := describe_flips(ref, cand, tolerance, rule))]
-    if detail.rules[0] and is_string(dtype):
+    if tally.agreeing_nonfinite == tally.elements and not detail.rules[0] and is_float(dtype):
+        told = f"all {tally.elements} elements are NaN or infinite, on both sides alike"
+        flips = [f"{told}, so nothing was compared", *flips]
+    elif detail.rules[0] and is_string(dtype):
         flips = [_describe_texts(ref, tally), *flips]
     elif detail.rules[0]:
         wide = widened(ref), widened(cand)

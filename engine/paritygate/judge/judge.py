@@ -12,7 +12,6 @@ from paritygate.judge.class_keys import judge_class_keys, judge_labels
 from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.unjudged import list_not_judged
-from paritygate.tally.decision import DecisionTally
 from paritygate.tally.stage import StageTally
 
 
@@ -162,7 +161,7 @@ def _judge_substance(planned: Stage, tally: StageTally) -> Iterator[Reason]:
                 next="two sides that fail alike prove nothing; look at the inputs and the export",
             )
     for decision, made in tally.decisions.items():
-        if _is_never_defined(made) and made.flips <= planned.flips.get(decision, 0):
+        if made.is_never_defined and made.flips <= planned.flips.get(decision, 0):
             yield Reason(
                 "evidence.empty",
                 f"decision {decision!r} is undefined on both sides for all {made.samples} samples",
@@ -170,11 +169,6 @@ def _judge_substance(planned: Stage, tally: StageTally) -> Iterator[Reason]:
                 decision=decision,
                 next="a NaN in every score decides nothing; look at the inputs and the export",
             )
-
-
-def _is_never_defined(tally: DecisionTally) -> bool:
-    made = tally.positions if tally.is_positioned else tally.samples
-    return made > 0 and tally.undefined_ref == tally.undefined_cand == made
 
 
 def _most(facts: RunFacts) -> int | float:

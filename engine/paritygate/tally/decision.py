@@ -75,6 +75,12 @@ class DecisionTally:
     other_pairs: int = 0
 
     @property
+    def is_never_defined(self) -> bool:
+        """Whether there was something to decide, and nothing was ever decided, on both sides."""
+        made = self.positions if self.is_positioned else self.samples
+        return made > 0 and self.undefined_ref == self.undefined_cand == made
+
+    @property
     def undefined_ref(self) -> int:
         """Decisions of the reference that aren't defined."""
         return sum(n for (ref, _), n in self.matrix.items() if ref == UNDEFINED) // self.places

@@ -174,3 +174,21 @@ def test_every_public_name_can_be_reached() -> None:
     assert set(paritygate.__all__) <= set(dir(paritygate))
     with pytest.raises(AttributeError):
         paritygate.nothing  # noqa: B018
+
+
+def test_an_output_named_twice_loses_none() -> None:
+    x = {"x": np.ones((4, 2), np.float32)}
+    sides = (lambda d: (d["x"], d["x"])), (lambda d: (d["x"] * 9, d["x"]))
+    with pytest.raises(PlanError, match="outputs: names an output twice"):
+        paritygate.verify(*sides, x, atol=1.0, rtol=0.0, outputs=("y", "y"))
+    table = {"kind": "python", "call": "os.path:join", "outputs": ["y", "y"]}
+    with pytest.raises(PlanError, match=r"runners.candidate.outputs: names an output twice"):
+        paritygate.verify(sides[0], table, x, atol=1.0, rtol=0.0, outputs="y")
+
+
+def test_one_name_is_given_as_a_text() -> None:
+    x = {"x": np.ones((4, 2), np.float32)}
+    sides = (lambda d: d["x"]), (lambda d: d["x"] + np.float32(0.5))
+    result = paritygate.verify(*sides, x, atol=1.0, rtol=0.0, outputs="scores")
+    assert result.verdict == "release", result.explain()
+    assert list(result.summary["stages"][0]["outputs"]) == ["scores"]

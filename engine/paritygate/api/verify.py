@@ -34,7 +34,7 @@ def verify(
     nonfinite: Literal["fail", "match"] = "fail",
     tolerances: Mapping[str, Mapping[str, Any]] | None = None,
     decisions: Mapping[str, Mapping[str, Any]] | Sequence[str] = (),
-    outputs: Sequence[str] = (),
+    outputs: str | Sequence[str] = (),
     out: str | Path | None = None,
 ) -> RunResult:
     """Run both sides on the same inputs and judge every output element and every decision.
@@ -61,6 +61,7 @@ def verify(
         ParityError: the comparison could not judge, such as inputs that a model doesn't take.
     """
     arrays = _check_batches(_batches(inputs))
+    names = _names(outputs)
     sizes = [len(next(iter(batch.values()))) for batch in arrays]
     with tempfile.TemporaryDirectory(prefix="paritygate-verify-") as folder:
         pack = Path(folder) / "inputs.arrow"
@@ -78,7 +79,7 @@ def verify(
             threads=1,
             cuts=tuple(n for n in sizes if n),
             callables={
-                name: CallableRunner(side, tuple(outputs))
+                name: CallableRunner(side, names)
                 for name, side in (("reference", ref), ("candidate", cand))
                 if callable(side)
             },
@@ -107,6 +108,15 @@ def _decisions(given: Any) -> dict[str, Any]:
         return decision_tables(rules, ())
     message = "is a mapping of name -> table, or rules 'OUTPUT: accept < 0.2 <= review' as text"
     raise PlanError([Problem("decisions", f"{message} (found {given!r:.80})")], "verify")
+
+
+def _names(outputs: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of outputs in order; a text is one name."""
+    names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    if len(set(names)) != len(names):
+        message = f"names an output twice, of which one would be lost (found {list(names)})"
+        raise PlanError([Problem("outputs", message)], "verify")
+    return names
 
 
 def _runner(given: RunnerLike) -> Any:

@@ -70,6 +70,13 @@ class Options(RunnerOptions):
     def _one_or_more(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
+    @field_validator("outputs")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("names an output twice, of which one would be lost")
+        return value
+
     @field_validator("call")
     @classmethod
     def _module_and_function(cls, value: str) -> str:

@@ -201,6 +201,7 @@ class TestContradictions:
         text = str(error)
         for part in (
             "input 'a': the model takes float32, the pack has float64; write the column as float32",
+            "needs it as it is, add a column and say inputs = { COLUMN = 'a' }",
             "takes b: float32[batch, 4], the pack has b: float32[batch, 5]",
             "takes c: float32[batch, 4], the pack has c: float32[batch]",
             "takes d: float32[batch, 4], which is neither in the pack nor in [constants]",

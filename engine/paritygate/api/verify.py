@@ -24,6 +24,9 @@ RunnerLike = str | Path | Mapping[str, Any] | Callable[..., Any]
 Inputs = Mapping[str, Any]
 
 
+_PLAN = "; a constant, or samples on another axis, need a plan: [constants], [inputs.NAME] shape"
+
+
 def verify(
     ref: RunnerLike,
     cand: RunnerLike,
@@ -49,7 +52,7 @@ def verify(
         rtol: relative to the reference.
         nonfinite: "fail", or "match": the same class and sign in the same place is equal.
         tolerances: output -> `{atol, rtol, ...}` as in a plan, in place of the default.
-        decisions: name -> `{output, bands | argmax}` as in a plan; or rules
+        decisions: name -> `{output, bands | argmax | ...}` as in a plan; or rules
             `"OUTPUT: accept < 0.2 <= review"`.
         outputs: names of the outputs of callables that return a plain array or a sequence.
         out: parent of a run folder; None leaves none.
@@ -178,7 +181,7 @@ def _check_batch(
     for name, array in batch.items():
         where = f"{path}.{name}"
         if array.ndim == 0:
-            problems.append(Problem(where, "is a scalar; the first axis is the batch"))
+            problems.append(Problem(where, f"is a scalar; the first axis is the batch{_PLAN}"))
             continue
         if dtype_name(array.dtype) not in DTYPES:
             problems.append(Problem(where, f"is {array.dtype}; known: {', '.join(DTYPES)}"))
@@ -197,7 +200,7 @@ def _check_batch(
     if rows and not any(rows.values()) and not is_only:
         problems.append(Problem(path, "has no rows; leave it out"))
     if len(set(rows.values())) > 1:
-        problems.append(Problem(path, f"has inputs of unequal batch sizes: {rows}"))
+        problems.append(Problem(path, f"has inputs of unequal batch sizes: {rows}{_PLAN}"))
     return problems
 
 

@@ -121,7 +121,8 @@ def read_plan(path: Path) -> dict[str, Any]:
     except OSError as e:
         raise PlanError([Problem("", f"can't be read: {e.strerror or e}")], str(path)) from None
     except UnicodeDecodeError as e:
-        raise PlanError([Problem("", f"isn't UTF-8 text at byte {e.start}")], str(path)) from None
+        told = f"is no plan (TOML): it isn't UTF-8 text at byte {e.start}"
+        raise PlanError([Problem("", told)], str(path)) from None
     except tomllib.TOMLDecodeError as e:
         raise PlanError([Problem("", f"isn't valid TOML: {e}")], str(path)) from None
 

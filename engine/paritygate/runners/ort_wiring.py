@@ -200,7 +200,7 @@ def _match_inputs(
         if column is not None and constant is not None:
             differences.append(f"input {ours!r} is both in the pack and in [constants]; keep one")
         elif column is not None:
-            differences += _against_column(spec, column)
+            differences += _against_column(spec, column, str(node.name))
             if spec.shape and isinstance(spec.shape[0], int):
                 batches[ours] = spec.shape[0]
         elif constant is not None:
@@ -216,10 +216,12 @@ def _match_inputs(
     return inputs, fixed, batches
 
 
-def _against_column(spec: TensorSpec, column: ColumnSpec) -> list[str]:
+def _against_column(spec: TensorSpec, column: ColumnSpec, model_name: str) -> list[str]:
     if spec.dtype != column.dtype:
         told = f"input {spec.name!r}: the model takes {spec.dtype}, the pack has {column.dtype}"
-        return [f"{told}; write the column as {spec.dtype}, for nothing is cast"]
+        own = "where the other side needs it as it is, add a column and say inputs = { COLUMN = "
+        mend = f"write the column as {spec.dtype}, for nothing is cast; {own}{model_name!r} }}"
+        return [f"{told}; {mend}"]
     if not spec.shape:
         mend = f"make it a constant, or say inputs.{spec.name}.shape = [] and batch_size = 1"
         told = f"input {spec.name!r}: the model takes one scalar, the pack has one a sample; {mend}"

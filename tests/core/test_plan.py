@@ -336,3 +336,11 @@ def test_an_override_of_a_runner_that_no_stage_compares_is_refused(entry: str) -
     assert "no stage compares a runner named 'int9'; did you mean 'int8'?" in problem.message
     added = apply_overrides(data(), [entry, "stages.0.candidate=int9"])
     assert added["stages"][0]["candidate"] == "int9"
+
+
+def test_a_value_where_a_table_belongs_is_told_how_to_write_it() -> None:
+    found = problems({**data(), "constants": {"sr": 16000}, "dims": {"batch": 32, "seq": 7}})
+    form = 'sr = { dtype = "int64", value = 16000 }'
+    assert found["constants.sr"] == f"is a table (found 16000); write it as in {form}"
+    assert "batch = { sizes = [1, 32] }" in found["dims.batch"]
+    assert "seq = { min = 1, max = 512 }" in found["dims.seq"]

@@ -21,6 +21,14 @@ _WORDS = {
     "model_attributes_type": "is a table",
     "too_short": "is empty; give at least one",
 }
+# How a table is written that newcomers give as a value, by the name of its model.
+_FORMS = {
+    "BatchDim": "batch = { sizes = [1, 32] }",
+    "DimRange": "seq = { min = 1, max = 512 }",
+    "ConstantTable": 'sr = { dtype = "int64", value = 16000 }',
+    "ToleranceTable": "score = { atol = 1e-3, rtol = 1e-3 }",
+    "BudgetTable": "score = { atol = 1e-6, rtol = 0.0 }",
+}
 _FOUND = {dict: "a table", list: "a list", type(None): "nothing"}
 
 
@@ -59,7 +67,9 @@ def describe_error(path: str, error: Any, known: Iterable[str], of: str = "") ->
         message = message if kind == "value_error" else message[:1].lower() + message[1:]
     found = error.get("input")
     told = repr(found) if isinstance(found, str | int | float | bool) else _FOUND.get(type(found))
-    return Problem(path, f"{message} (found {told})" if told and told not in message else message)
+    message = f"{message} (found {told})" if told and told not in message else message
+    form = _FORMS.get(str((error.get("ctx") or {}).get("class_name")))
+    return Problem(path, message if form is None else f"{message}; write it as in {form}")
 
 
 def merge_by_path(problems: Sequence[Problem]) -> list[Problem]:

@@ -59,14 +59,14 @@ def _limited(facts: RunFacts) -> bool:
 def _incomplete(facts: RunFacts) -> Reason:
     parts = []
     if _limited(facts):
-        parts.append(f"{facts.asked} of {facts.samples} samples")
+        parts.append(f"{facts.asked} of {facts.samples} samples were judged")
     ran = {s.stage.name for s in facts.stages}
     left = [s.name for s in facts.plan.stages if s.name not in ran]
     if left:
-        parts.append(f"not the stages {', '.join(left)}")
+        parts.append(f"{'stage' if len(left) == 1 else 'stages'} {', '.join(left)} not run")
     return Reason(
         "stage.not_run" if left else "evidence.partial",
-        f"all that was asked is clean, but the plan asks for more: judged {' and '.join(parts)}",
+        f"all that was asked is clean, but the plan asks for more: {', '.join(parts)}",
         next="run the whole plan, without --limit and --stage, for a release",
     )
 

@@ -174,3 +174,28 @@ def test_inputs_that_a_recording_brings_along_are_not_said_to_be_the_same(tmp_pa
     plain = write_pack(tmp_path / "plain.arrow", range(4), outputs={"y": y})
     for sides in ((ref, plain), (plain, cand)):
         assert "recording of" not in "\n".join(paritygate.compare(*sides, out=None).not_judged)
+
+
+@pytest.mark.parametrize("use", [{"slices": ["pred"]}, {"label": "pred"}])
+def test_columns_of_a_recording_that_are_no_outputs_are_told(
+    tmp_path: Path, use: dict[str, Any]
+) -> None:
+    y = pa.array(np.arange(2, dtype=np.float32))
+    for name, pred in (("ref", ["a", "b"]), ("cand", ["b", "a"])):
+        table = pa.table({"sample_id": [1, 2], "y": y, "pred": pred})
+        with pa.ipc.new_file(tmp_path / f"{name}.arrow", table.schema) as file:
+            file.write_table(table)
+    plan = {
+        "golden": str(tmp_path / "ref.arrow"),
+        "outputs_from": "all",
+        "runners": {
+            "a": "recorded",
+            "b": {"path": str(tmp_path / "cand.arrow"), "outputs_from": "all"},
+        },
+        "stages": [{"reference": "a", "candidate": "b", "outputs": {"y": RULE}}],
+        "decisions": {"band": {"output": "y", "bands": "low < 0.5 <= high"}},
+        **use,
+    }
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == "release", result.explain()
+    assert "columns: pred of the recording of b are not compared" in result.not_judged

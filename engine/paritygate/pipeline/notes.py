@@ -22,7 +22,7 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     if unused:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
     yield from _without_contract(ready)
-    yield from _own_inputs(ready)
+    yield from _own_columns(ready)
     yield from _idle_budgets(ready)
     for stage in ready.selected:
         if ready.runs(stage):
@@ -39,8 +39,11 @@ def _without_contract(ready: Preparation) -> Iterator[str]:
         yield f"inputs: {', '.join(names)} without a contract: range and missing values unchecked"
 
 
-def _own_inputs(ready: Preparation) -> Iterator[str]:
+def _own_columns(ready: Preparation) -> Iterator[str]:
+    """What a recording brings along and nobody compares."""
     for name, runner in ready.prepared.runners.items():
+        if skipped := getattr(runner, "skipped_columns", ()):
+            yield f"columns: {', '.join(skipped)} of the recording of {name} are not compared"
         if own := getattr(runner, "own_inputs", ()):
             yield (
                 f"inputs: the recording of {name} has {', '.join(own)} too, which was not compared "

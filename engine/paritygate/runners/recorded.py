@@ -142,6 +142,14 @@ class RecordedRunner(Runner):
         return tuple(name for name in self._recording.inputs if name in self._golden.inputs)
 
     @property
+    def skipped_columns(self) -> tuple[str, ...]:
+        """Columns of a recording of its own that are no outputs, such as the plan's labels."""
+        if self._path == _GOLDEN:
+            return ()
+        inputs = {f"in.{name}" for name in self._recording.inputs}
+        return tuple(name for name in self._recording.skipped_columns if name not in inputs)
+
+    @property
     def identity(self) -> str:
         """Digest, hex; equal for two runners of the same files, in whatever order they are named.
 

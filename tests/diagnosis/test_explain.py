@@ -258,3 +258,13 @@ def test_every_kind_of_value_is_told_whole(tmp_path: Path) -> None:
     assert found["bool"]["worst"]["reference"]["text"] == "true"
     again = paritygate.replay(result.folder or "", out=tmp_path / "again")
     assert [s["outcome"] for s in again.summary["replay"]["samples"]] == ["bitwise"]
+
+
+def test_a_sample_of_another_size_is_told_with_its_sizes(tmp_path: Path) -> None:
+    rows = pa.array([[1.0] * n for n in (2, 3, 9)], pa.list_(pa.float32()))
+    write_pack(tmp_path / "golden.arrow", ["a", "b", "c"], columns={"in.x": rows})
+    echo = {"kind": "null", "echo": {"y": "x"}}
+    dims = {"inputs": {"x": {"shape": ["batch", "seq"]}}, "dims": {"seq": {"min": 1, "max": 8}}}
+    result = run_pair(tmp_path, echo, echo, **dims)
+    says = paritygate.explain(result.folder, "c")["says"]
+    assert "dim 0 of a sample of input 'x' is 9; allowed is 1 to 8 (contract.shape)" in says

@@ -186,6 +186,16 @@ def _listed(names: Sequence[Any]) -> str:
 
 def _rejection(violation: Mapping[str, Any]) -> str:
     low, high = violation.get("low"), violation.get("high")
+    if violation.get("code") == "contract.shape":
+        sizes = [int(v) for v in (violation.get("value"), low, high) if isinstance(v, int | float)]
+        size, least, most = map(str, sizes) if len(sizes) == 3 else ("?", "?", "?")
+        allowed = (
+            f"{least} to {most}" if least != most else f"{least}, of the plan or another input"
+        )
+        return (
+            f"it was not run: dim {violation.get('index')} of a sample of input "
+            f"{violation.get('input')!r} is {size}; allowed is {allowed} (contract.shape)"
+        )
     bounds = f"; allowed is [{low}, {high}]" if low is not None and high is not None else ""
     return (
         f"it was not run: input {violation.get('input')!r} has {violation.get('value')} at element "

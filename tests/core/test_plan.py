@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,24 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(PlanError, match="UTF-8"):
         load_plan(broken)
+    broken.write_text("min_samples = " + "9" * 5_000)
+    with pytest.raises(PlanError, match="too many digits"):
+        load_plan(broken)
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    for path in (tmp_path / "pipe.toml", Path("/dev/zero")):
+        with pytest.raises(PlanError, match="isn't a regular file"):
+            load_plan(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_plan(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(SHORT, encoding="utf-8")
+    plain = load_plan(path).digest()
+    path.write_text(SHORT, encoding="utf-8-sig")
+    assert load_plan(path).digest() == plain
 
 
 def test_labels_file_is_read_and_checked(tmp_path: Path) -> None:

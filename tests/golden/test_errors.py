@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -345,12 +346,16 @@ def test_is_refused_by_a_read_without_a_scan(
         (["p.arrow", "*.arrow"], "golden.duplicate_file", "p.arrow"),
         (["p.arrow", "folder/../p.arrow"], "golden.duplicate_file", "p.arrow"),
         (["link.arr?w", "p.arrow"], "golden.duplicate_file", "link.arrow"),
+        (["n" * 300], "golden.unreadable", "File name too long"),
+        (["**.arrow" + "[z-a]**"], "golden.no_match", "'**.arrow[z-a]**'"),
+        (["pipe"], "golden.unreadable", "pipe isn't a regular file"),
     ],
 )
 def test_patterns(tmp_path: Path, patterns: list[str], code: str, words: str) -> None:
     write_pack(tmp_path / "p.arrow", [1])
     for name in ("folder", "broken", "whole"):
         (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder/notes.txt").write_text("no pack")
     (tmp_path / "broken/q.arrow").symlink_to(tmp_path / "gone.arrow")
     (tmp_path / "whole/link").symlink_to(tmp_path / "p.arrow")

@@ -266,6 +266,11 @@ class TestLoading:
         assert error.is_plan_fault
         assert "no such file" in str(error)
 
+    def test_a_name_that_is_too_long_is_a_fault_of_the_plan(self, tmp_path: Path) -> None:
+        error = refusal(tmp_path, {"model": "n" * 300 + ".onnx"})
+        assert error.is_plan_fault
+        assert "File name too long" in str(error)
+
     def test_garbage_is_a_fault_of_the_model(self, tmp_path: Path) -> None:
         (tmp_path / "m.onnx").write_bytes(b"garbage")
         error = refusal(tmp_path, {"model": "m.onnx"})

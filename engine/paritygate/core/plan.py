@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -115,16 +116,26 @@ def read_plan(path: Path) -> dict[str, Any]:
         PlanError: the file can't be read or isn't TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _read_toml(path)
     except FileNotFoundError:
-        raise PlanError([Problem("", "no such file; name a plan (TOML)")], str(path)) from None
+        problem = "no such file; name a plan (TOML)"
     except OSError as e:
-        raise PlanError([Problem("", f"can't be read: {e.strerror or e}")], str(path)) from None
+        problem = f"can't be read: {e.strerror or e}"
     except UnicodeDecodeError as e:
-        told = f"is no plan (TOML): it isn't UTF-8 text at byte {e.start}"
-        raise PlanError([Problem("", told)], str(path)) from None
+        problem = f"is no plan (TOML): it isn't UTF-8 text at byte {e.start}"
     except tomllib.TOMLDecodeError as e:
-        raise PlanError([Problem("", f"isn't valid TOML: {e}")], str(path)) from None
+        problem = f"isn't valid TOML: {e}"
+    except ValueError:  # what int() makes of more digits than it reads
+        problem = "isn't a plan: a number in it has too many digits"
+    raise PlanError([Problem("", problem)], str(path))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Read a regular file: a pipe may never end, and a device has no end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError("it isn't a regular file; name a plan (TOML)")
+    return tomllib.loads(path.read_text(encoding="utf-8-sig"))
 
 
 def parse_plan(

@@ -51,10 +51,25 @@ def find_files(patterns: Sequence[str | Path], folder: Path) -> list[Path]:
 
 def _match(pattern: str, folder: Path) -> list[Path]:
     literal = folder / pattern
-    if literal.is_dir():
-        return _in_folder(literal)
-    if literal.exists():
-        return [literal]
+    try:
+        if literal.is_dir():
+            return _in_folder(literal)
+        if literal.exists():
+            return [_regular(literal)]
+        return _match_glob(pattern, folder, literal)
+    except OSError as error:  # a name that is too long
+        raise cannot_open(literal, error) from None
+    except ValueError as error:
+        raise GoldenError(f"golden: {pattern!r} is no glob ({error})", "golden.no_match") from None
+
+
+def _regular(path: Path) -> Path:
+    if path.is_file():
+        return path
+    raise GoldenError(f"golden: {path} isn't a regular file; a pack is read more than once")
+
+
+def _match_glob(pattern: str, folder: Path, literal: Path) -> list[Path]:
     if not glob.has_magic(pattern):
         raise GoldenError(
             f"golden: {literal} doesn't exist; relative paths start at {folder}",

@@ -112,11 +112,21 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     return runner
 
 
+def _no_file(path: Path) -> str:
+    """What is wrong with a path that isn't a file's; empty for a file's."""
+    try:
+        if path.is_file():
+            return ""
+        return "isn't a file" if path.exists() else "no such file"
+    except OSError as e:  # a name that is too long
+        return f"can't be read ({e.strerror or e})"
+
+
 def _admit(
     runner: str, path: Path, check: bool
 ) -> tuple[ModelIdentity, ModelFacts, dict[str, object]]:
-    if not path.is_file():
-        what = "isn't a file" if path.exists() else "no such file"
+    what = _no_file(path)
+    if what:
         raise RunnerLoadError(
             runner, f"runner {runner!r}: model {path}: {what}", is_plan_fault=True
         )

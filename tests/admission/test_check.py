@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnx import helper
 from tests import models
 
 from paritygate.admission.check import PendingCheck, check_model, start_check
+from paritygate.core.errors import FolderError
 
 
 def test_sound_model(tmp_path: Path) -> None:
@@ -111,3 +113,12 @@ def test_failing_exit_with_a_good_answer_is_no_pass(tmp_path: Path) -> None:
 def test_stderr_is_capped(tmp_path: Path) -> None:
     code = "import sys; sys.stderr.write('x' * 1000000); raise SystemExit(1)"
     assert len(_child(tmp_path, code).result().message) < 2000
+
+
+def test_no_room_for_temporary_files_is_no_fault_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = models.scale_model(tmp_path / "m.onnx")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(FolderError, match="no temporary file can be written .*TMPDIR"):
+        start_check(path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from paritygate.admission.model import AdmissionError, identify_model
+from paritygate.core.errors import FolderError
 
 TIMEOUT_S = 120.0
 _CHILD = Path(__file__).with_name("_child.py")
@@ -47,8 +48,8 @@ class PendingCheck:
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._result: CheckResult | None = None
-        self._stdout: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by cancel()
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._stdout = _temporary()  # closed by cancel()
+        self._stderr = _temporary()
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self._process = subprocess.Popen(
             command,
@@ -106,6 +107,16 @@ class PendingCheck:
         text = self._stderr.read(1 << 16).decode(errors="replace").strip()
         tail = f": {text[-_STDERR_SHOWN:]}" if text else ""
         return CheckResult(False, f"{self.path}: {what}{tail}", is_judged)
+
+
+def _temporary() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as e:
+        raise FolderError(
+            f"no temporary file can be written ({e.strerror or e}); free space there, or name "
+            "another folder in TMPDIR"
+        ) from e
 
 
 def start_check(path: Path, timeout_s: float = TIMEOUT_S) -> PendingCheck:

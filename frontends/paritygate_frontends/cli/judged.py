@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from paritygate.api import RunResult
-from paritygate.core.events import Event, Observer, Prepared
+from paritygate.core.events import Event, Finished, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
-from paritygate_frontends.cli.supervise import tell_partial
+from paritygate_frontends.cli.supervise import raise_if_interrupted, tell_partial
 from paritygate_frontends.report.progress import watch
 from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
@@ -38,6 +38,8 @@ def judge_and_tell(
     with watch(name) as draw:
 
         def observe(event: Event) -> None:
+            if not isinstance(event, Finished):
+                raise_if_interrupted()
             if isinstance(event, Prepared):
                 tell_partial(event.partial)
             draw(event)

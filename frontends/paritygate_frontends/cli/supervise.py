@@ -41,6 +41,7 @@ class _Line:
 
 
 _line: _Line | None = None
+_was_interrupted = False
 
 
 def tell_partial(folder: Path | None) -> None:
@@ -116,8 +117,16 @@ def _become_child(parent: int, pipe: int) -> None:
 
 def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
     """Raise; the parent, who gets every further interrupt too, ends this process at the second."""
+    global _was_interrupted
+    _was_interrupted = True
     signal.signal(signal.SIGINT, lambda *_: None)
     raise KeyboardInterrupt
+
+
+def raise_if_interrupted() -> None:
+    """Raise again what a finalizer or a callback of native code may have swallowed."""
+    if _was_interrupted:
+        raise KeyboardInterrupt
 
 
 @dataclass

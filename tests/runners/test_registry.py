@@ -155,3 +155,14 @@ def test_prepare_all_tells_every_failure(tmp_path: Path) -> None:
     assert all(isinstance(e, RunnerLoadError) for e in failed)
     ready["good"].close()
     assert prepare_all([], context_of(tmp_path)) == ({}, [])
+
+
+def test_a_field_of_several_types_is_one_problem_at_its_own_path() -> None:
+    outputs = {"y": {"select": "x"}, "z": {"select": [1, "q"]}}
+    _, problems = parse_runner("a", {"model": "a.onnx", "outputs": outputs}, Path())
+    assert [p.path for p in problems] == [
+        "runners.a.outputs.y.select",
+        "runners.a.outputs.z.select",
+        "runners.a.outputs.z.select[1]",
+    ]
+    assert problems[0].message.startswith("is a whole number (found 'x') or is a list")

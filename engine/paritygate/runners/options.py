@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from paritygate.core.errors import Problem
-from paritygate.core.problems import describe_error, join_path
+from paritygate.core.problems import describe_error, join_path, merge_by_path
+
+# How pydantic names an alternative of a field that takes several types, within a location.
+_ALTERNATIVE = re.compile(r"constrained-\w+|(tuple|list|dict)\[.*\]")
 
 
 class RunnerOptions(BaseModel):
@@ -34,11 +38,11 @@ def describe_errors(
     where: str, error: ValidationError, model: type[BaseModel], kind: str
 ) -> list[Problem]:
     """Problems of one runner's options, with paths below `where`."""
-    return [_describe(where, e, model, kind) for e in error.errors()]
+    return merge_by_path([_describe(where, e, model, kind) for e in error.errors()])
 
 
 def _describe(where: str, error: Any, model: type[BaseModel], kind: str) -> Problem:
-    loc = tuple(error["loc"])
+    loc = tuple(p for p in error["loc"] if not _ALTERNATIVE.fullmatch(str(p)))
     of = f" of a runner of kind {kind!r}" if len(loc) == 1 else ""
     return describe_error(join_path((where, *loc)), error, _fields_at(model, loc[:-1]), of)
 

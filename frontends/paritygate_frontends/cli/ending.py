@@ -14,7 +14,7 @@ import typer
 from paritygate.core.errors import Interrupted, ParityError
 from paritygate.core.verdict import Verdict
 from paritygate_frontends.cli import stdout
-from paritygate_frontends.cli.supervise import tell_said
+from paritygate_frontends.cli.supervise import leave_the_rest, tell_said
 
 DEBUG = "PARITYGATE_DEBUG"
 
@@ -112,13 +112,21 @@ def explain(failure: BaseException, as_json: bool = False, *, is_said: bool = Fa
 
         _say("".join(traceback.format_exception(failure)).rstrip())
     if as_json:
+        _print_unjudged(error)
+    return error.exit_code
+
+
+def _print_unjudged(error: ParityError) -> None:
+    try:
         from paritygate.api import unjudged_summary
 
-        try:
-            print_json({**unjudged_summary(error), "verdict": _verdict(error).value})
-        except ParityError as e:
-            _say(str(e))
-    return error.exit_code
+        print_json({**unjudged_summary(error), "verdict": _verdict(error).value})
+    except ParityError as e:
+        _say(str(e))
+    except Exception:
+        if not isinstance(error, Interrupted):
+            raise
+        leave_the_rest()  # an import that was broken off halfway can't be done again
 
 
 def _as_error(failure: BaseException) -> ParityError:

@@ -56,6 +56,12 @@ def tell_said() -> None:
         _line.tell(_SAID, b"")
 
 
+def leave_the_rest() -> None:
+    """End at once, without an exit code: what there is left to say, the parent says."""
+    if _line is not None and os.getpid() == _line.pid:
+        os._exit(Interrupted.exit_code)
+
+
 def supervise(work: Callable[[], int], args: Sequence[str]) -> int:
     """Do work in a child process.
 
@@ -94,6 +100,10 @@ def _work_and_tell(work: Callable[[], int], mask: Iterable[int]) -> int:
         code = work()
     except KeyboardInterrupt:  # in the middle of its last words
         code = Interrupted.exit_code
+    except BaseException:
+        if not _was_interrupted:
+            raise
+        os._exit(Interrupted.exit_code)  # an import broken off halfway; the parent says so
     if _line is not None:
         _line.tell(_CODE, str(code).encode())
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -214,6 +224,8 @@ def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseExceptio
     if watch.ended_by is not None:
         name = watch.ended_by.name
         return Interrupted(f"stopped from outside by {name}; no verdict", watch.ended_by)
+    if watch.interrupted_at is not None and os.WIFEXITED(status):
+        return Interrupted("interrupted; no verdict")
     when = "while models ran" if was_running else "before the first batch"
     if os.WIFEXITED(status):
         return CrashedError(

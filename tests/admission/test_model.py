@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 from tests import models
 
-from paritygate.admission.model import AdmissionError, describe_model, identify_model
+from paritygate.admission.errors import AdmissionError
+from paritygate.admission.model import describe_model, identify_model
 
 
 def test_identity_without_external_data(tmp_path: Path) -> None:

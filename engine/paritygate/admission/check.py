@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from paritygate.admission.model import AdmissionError, identify_model
+from paritygate.admission.errors import AdmissionError
+from paritygate.admission.model import identify_model
 from paritygate.core.errors import FolderError
 
 TIMEOUT_S = 120.0

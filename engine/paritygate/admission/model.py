@@ -17,22 +17,11 @@ from typing import Any
 
 import onnx
 
+from paritygate.admission.errors import AdmissionError
 from paritygate.core.digest import Watched, watch
-from paritygate.core.errors import ParityError
 
 _EXTERNAL = "admission.external_data"
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
-
-
-class AdmissionError(ParityError):
-    """A model that must not be loaded: `admission.external_data` or `admission.invalid_model`."""
-
-    code = "admission.invalid_model"
-
-    def __init__(self, message: str, code: str | None = None) -> None:
-        super().__init__(message)
-        if code is not None:
-            self.code = code
 
 
 @dataclass(frozen=True)

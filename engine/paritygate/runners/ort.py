@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from paritygate.admission.check import start_check
+from paritygate.admission.errors import AdmissionError
 from paritygate.admission.model import (
-    AdmissionError,
     ModelFacts,
     ModelIdentity,
     describe_model,

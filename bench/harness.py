@@ -18,7 +18,7 @@ from bench.make import Array, pack, random_values
 from bench.measure import Row, Scale, in_turn, run_seconds, seconds
 
 LIMIT_US = 150.0
-BYTES = 192 << 20
+BYTES = 768 << 20
 MOST_BATCHES = 10_000
 
 

@@ -14,7 +14,7 @@ from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.core.errors import PlanError
 from paritygate.core.overrides import apply_overrides
 from paritygate.core.tables import BatchDim
-from paritygate.core.tensors import block_size, cut_blocks
+from paritygate.core.tensors import BlockSizes, cut_blocks
 
 SHORT = """
 golden = "golden/*.arrow"
@@ -303,17 +303,26 @@ def test_padding_of_tails() -> None:
     assert [span.padded(n, 16) for n in (1, 4, 9, 16)] == [4, 4, 9, 16]
 
 
-@pytest.mark.parametrize("sizes", [[], [1], [256], [3, 7], [1, 32], [5000], [4096, 4095]])
+@pytest.mark.parametrize("batches", [[], [1], [256], [3, 7], [1, 32], [5000], [4096, 4095]])
 @pytest.mark.parametrize("sample_bytes", [0, 4, 1000, 10**6, 10**9])
-def test_blocks_cover_every_sample_once(sizes: list[int], sample_bytes: int) -> None:
-    size = block_size(sample_bytes, sizes)
-    assert size >= max(sizes, default=1)
-    for samples in (0, 1, size - 1, size, size + 1, 3 * size + 2):
-        blocks = cut_blocks(samples, size)
-        covered = [i for b in blocks for i in (b.start, b.stop)]
+def test_blocks_cover_every_sample_once(batches: list[int], sample_bytes: int) -> None:
+    sizes = BlockSizes.of(sample_bytes, batches)
+    least, most = sizes.least, sizes.most
+    assert max(batches, default=1) <= least <= most
+    for samples in (0, 1, least - 1, least, least + 1, 3 * most + 2, 20 * most):
+        blocks = cut_blocks(samples, sizes)
+        assert [b.start for b in blocks] == [0, *(b.stop for b in blocks)][: len(blocks)]
         assert sum(b.samples for b in blocks) == samples
-        assert covered == sorted(covered)
         assert [b.number for b in blocks] == list(range(len(blocks)))
+        assert all(least <= b.samples <= most for b in blocks[:-1])
+
+
+def test_only_the_last_block_has_a_padded_tail() -> None:
+    blocks = cut_blocks(100_001, BlockSizes.of(4000, [3, 7]))
+    assert all(b.samples % 21 == 0 and b.place == b.start for b in blocks[:-1])
+    assert blocks[0].samples > 5 * blocks[-2].samples
+    # Sizes without a small common multiple: the batches of a block stay within it.
+    assert all(b.place == -1 for b in cut_blocks(100_000, BlockSizes.of(10**6, [4096, 4095])))
 
 
 def test_messages_are_in_words_of_the_plan() -> None:

@@ -50,7 +50,7 @@ def tally(cand: list[float], plan: Plan, ref: float = 0.0) -> StageTally:
         Side({"y": np.full((N, 1), ref, np.float32)}, everyone, nobody),
         Side({"y": np.array(cand, np.float32).reshape(N, 1)}, everyone, nobody),
     ]
-    comparer = StageComparer(plan, plan.stages[0], "full", N)
+    comparer = StageComparer(plan, plan.stages[0], "full")
     return comparer.compare(rows, *sides, KeepHint(10)).tally
 
 

@@ -13,7 +13,7 @@ from tests.packs import write_pack
 from paritygate.api.plans import load_plan
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.events import Event, Progress
-from paritygate.core.tensors import cut_blocks
+from paritygate.core.tensors import BlockSizes, cut_blocks
 from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.span import run_span
@@ -86,7 +86,7 @@ def ready(tmp_path: Path) -> Any:
 
 
 def with_blocks(ready: Preparation, size: int) -> list[Any]:
-    return cut_blocks(ready.prepared.samples, size)
+    return cut_blocks(ready.prepared.samples, BlockSizes(size, size))
 
 
 def test_any_split_and_any_order_of_merging_gives_the_same_bits(ready: Preparation) -> None:

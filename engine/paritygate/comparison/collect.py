@@ -167,9 +167,8 @@ class _Collecting:
         size = self.judged.cand.batch_size or self.judged.ref.batch_size
         if not size:
             return {"batch": None, "batch_position": None}
-        per_block = -(-self.judged.comparer.block_samples // size)
         return {
-            "batch": self.judged.samples.block * per_block + i // size,
+            "batch": -(-self.judged.samples.place // size) + i // size,
             "batch_position": i % size,
         }
 

@@ -117,13 +117,22 @@ class Judged:
         self.outputs[output] = _merged(self.outputs.get(output), tally)
         detail = group.spread(detail, self.details.get(output), count, _NO_DETAIL)
         self.details[output] = detail
-        constancy = Constancy.of(group.ref, group.cand)
-        self.constant[output] = _merged(self.constant.get(output), constancy)
+        self._note_constancy(output, group)
         for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
             self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             self._decide(policy, decision, group)
+
+    def _note_constancy(self, output: str, group: Group) -> None:
+        """One block in which an output varies is enough: the others needn't be looked at."""
+        varying = self.comparer.varying
+        found = Constancy.varied(group.samples)
+        if output not in varying:
+            found = Constancy.of(group.ref, group.cand)
+            if found == Constancy.varied(group.samples):
+                varying.add(output)
+        self.constant[output] = _merged(self.constant.get(output), found)
 
     def _decide(self, policy: DecisionRule, decision: DecisionComparer, group: Group) -> None:
         name, count = policy.name, self.samples.count

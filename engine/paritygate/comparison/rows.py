@@ -24,7 +24,7 @@ class SampleRows:
     """The samples of a block that were run, in pack order.
 
     Attributes:
-        block: the block's number.
+        place: of the first one among all samples, as batches are counted.
         ordinals: `(n,)` row over all golden files.
         ids: `(n,)` int64 or str objects.
         labels: label column -> `(n,)` values.
@@ -32,7 +32,7 @@ class SampleRows:
         rejected: samples of the block that were not run.
     """
 
-    block: int
+    place: int
     ordinals: Ints
     ids: Ids
     labels: Mapping[str, Array]

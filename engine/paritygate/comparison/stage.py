@@ -17,13 +17,16 @@ from paritygate.core.tensors import Stats, is_float
 
 
 class StageComparer:
-    """Compares both sides of one stage, block by block; safe for several threads."""
+    """Compares both sides of one stage, block by block; safe for several threads.
 
-    def __init__(self, plan: Plan, stage: Stage, stats: Stats, block_samples: int) -> None:
+    Attributes:
+        varying: outputs that are known not to be constant on either side.
+    """
+
+    def __init__(self, plan: Plan, stage: Stage, stats: Stats) -> None:
         self.stage = stage
         self.plan = plan
         self._stats = stats
-        self.block_samples = block_samples
         self._elements: dict[tuple[object, ...], OutputComparer] = {}
         self._decisions: dict[tuple[object, ...], DecisionComparer] = {}
         self._rules = {
@@ -32,6 +35,7 @@ class StageComparer:
         }
         self.names: dict[str, tuple[str, ...]] = {}
         self._naming = threading.Lock()
+        self.varying: set[str] = set()
         self.functions = _load_functions(plan)
 
     def tolerance(self, output: str, dtype: str) -> Tolerance | None:

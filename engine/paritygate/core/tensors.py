@@ -106,6 +106,7 @@ class Block:
         start, stop: first sample, and the one after the last.
         offsets: of its samples from `start`, ascending; None: all of `[start, stop)`.
         let_go: the samples before it are in no later block; -1: those before `stop`.
+        place: samples before it, where all of them are in whole batches; -1: not so.
     """
 
     bucket: int
@@ -114,6 +115,7 @@ class Block:
     stop: int
     offsets: npt.NDArray[np.uint16] | None = field(default=None, compare=False)
     let_go: int = -1
+    place: int = -1
 
     @property
     def samples(self) -> int:
@@ -132,27 +134,61 @@ class Block:
         return self.start + self.offsets.astype(np.int64)
 
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20, 8 << 20
 MAX_BLOCK = 8_192
+_SHARE = 8  # a block is at most this part of what is left of the pack
 
 
-def block_size(sample_bytes: int, batch_sizes: Sequence[int]) -> int:
-    """Samples in a block, from the sample's size and the plan's batch sizes only.
+@dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """How many samples a block may have.
 
-    About 1 MiB of tensors, a power of two; rounded up to a common multiple of the batch sizes so
-    that only the last block of a pack has a padded tail. Where that multiple would be more than
-    four times as large, every block is cut into batches by itself.
+    Attributes:
+        least: towards the end of a pack, so that all threads end at about the same time.
+        most: elsewhere, so that what a block costs besides its elements is spread over many.
+        step: both are multiples of it, and every block but a pack's last one.
+        is_whole: a block, but for a pack's last one, is whole batches of every size.
     """
-    samples = max(1, min(MAX_BLOCK, BLOCK_BYTES // max(1, sample_bytes)))
-    samples = 1 << (samples.bit_length() - 1)
-    common = math.lcm(*batch_sizes) if batch_sizes else 1
-    step = common if common <= 4 * samples else max(batch_sizes)
+
+    least: int
+    most: int
+    step: int = 1
+    is_whole: bool = True
+
+    @staticmethod
+    def of(sample_bytes: int, batch_sizes: Sequence[int]) -> BlockSizes:
+        """Sizes from the sample's size and the plan's batch sizes only.
+
+        About 1 MiB to 8 MiB of tensors, powers of two; rounded up to a common multiple of the batch
+        sizes so that only the last block of a pack has a padded tail. Where that multiple would be
+        more than four times the least, every block is cut into batches by itself.
+        """
+        least, most = (_power_of_two(limit // max(1, sample_bytes)) for limit in BLOCK_BYTES)
+        common = math.lcm(*batch_sizes) if batch_sizes else 1
+        step = common if common <= 4 * least else max(batch_sizes)
+        return BlockSizes(_round_up(least, step), _round_up(most, step), step, step == common)
+
+    def next(self, left: int) -> int:
+        """Samples of the next block where `left` are left; the last one may have fewer."""
+        share = left // _SHARE // self.step * self.step
+        return min(self.most, max(self.least, share))
+
+
+def _power_of_two(samples: int) -> int:
+    return 1 << (max(1, min(MAX_BLOCK, samples)).bit_length() - 1)
+
+
+def _round_up(samples: int, step: int) -> int:
     return -(-samples // step) * step
 
 
-def cut_blocks(samples: int, size: int, bucket: int = 0) -> list[Block]:
-    """Cut `samples` consecutive samples into blocks of `size`, the last one possibly shorter."""
-    return [
-        Block(bucket, number, start, min(start + size, samples))
-        for number, start in enumerate(range(0, samples, size))
-    ]
+def cut_blocks(samples: int, sizes: BlockSizes) -> list[Block]:
+    """Cut `samples` consecutive samples into blocks, which get smaller towards the end."""
+    blocks: list[Block] = []
+    start = 0
+    while start < samples:
+        stop = min(start + sizes.next(samples - start), samples)
+        place = start if sizes.is_whole else -1
+        blocks.append(Block(0, len(blocks), start, stop, place=place))
+        start = stop
+    return blocks

@@ -115,7 +115,7 @@ def _windows(prepared: Prepared, blocks: Sequence[Block], length: int) -> Iterat
 
 def _rows(samples: SampleRows, low: int, high: int) -> SampleRows:
     part = slice(low, high)
-    return SampleRows(samples.block, samples.ordinals[part], samples.ids[part], {}, {}, Hits())
+    return SampleRows(samples.place, samples.ordinals[part], samples.ids[part], {}, {}, Hits())
 
 
 def _recorded(prepared: Prepared) -> Iterator[tuple[str, list[Stage]]]:

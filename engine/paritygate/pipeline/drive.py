@@ -6,6 +6,7 @@ Results are handed on in block order, whatever order they finish in.
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import time
@@ -28,6 +29,7 @@ from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
 PROGRESS_EVERY_S = 0.1
+MERGED_AT_ONCE = 32
 
 Sink = Callable[[BlockResult], dict[str, KeepHint]]
 
@@ -71,7 +73,7 @@ def _collect(
     sink: Sink,
     observer: Observer,
 ) -> Tally:
-    tally, waiting = Tally(), dict[int, BlockResult]()
+    found, waiting = _Merging(), dict[int, BlockResult]()
     order = {block.number: at for at, block in enumerate(blocks)}
     started = shown = time.perf_counter()
     following = 0
@@ -82,7 +84,7 @@ def _collect(
         waiting[order[item.block.number]] = item
         while following in waiting:
             result = waiting.pop(following)
-            tally = tally.merge(result.tally())
+            found.add(result.tally())
             work.hints.by_stage.update(sink(result))
             prepared.pack.done_until(result.block.done_until)
             work.permit()
@@ -90,8 +92,27 @@ def _collect(
         now = time.perf_counter()
         if now - shown >= PROGRESS_EVERY_S or following == len(blocks):
             shown = now
-            observer(_progress(tally, blocks, now - started))
-    return tally
+            observer(_progress(found.merged(), blocks, now - started))
+    return found.merged()
+
+
+class _Merging:
+    """Tallies, merged many at a time: a merge that follows another one costs a third."""
+
+    def __init__(self) -> None:
+        self._merged = Tally()
+        self._waiting: list[Tally] = []
+
+    def add(self, tally: Tally) -> None:
+        self._waiting.append(tally)
+        if len(self._waiting) == MERGED_AT_ONCE:
+            self.merged()
+
+    def merged(self) -> Tally:
+        """All so far."""
+        self._merged = functools.reduce(Tally.merge, self._waiting, self._merged)
+        self._waiting.clear()
+        return self._merged
 
 
 def _progress(tally: Tally, blocks: Sequence[Block], elapsed_s: float) -> Progress:

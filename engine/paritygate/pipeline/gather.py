@@ -17,6 +17,56 @@ Mask = npt.NDArray[np.bool_]
 Buffer = Callable[[str, int, Array], Array]
 
 
+class _InPlace:
+    """Answers that stay where they are: each goes on in memory where the one before it ended.
+
+    Only for leases that last; a runner's own buffers are used again.
+    """
+
+    def __init__(self, first: Array, whole: Array) -> None:
+        self._first = first
+        self._whole = whole
+        self._rows = len(first)
+        self._start = _address(first)
+        self._stop = self._start + first.nbytes
+
+    @staticmethod
+    def of(first: Array) -> _InPlace | None:
+        """The first batch's answer, where it is a view of a larger array; else None."""
+        whole = first.base
+        if not isinstance(whole, np.ndarray) or not whole.flags.c_contiguous:
+            return None
+        is_plain = first.flags.c_contiguous and not first.dtype.hasobject and first.nbytes
+        return _InPlace(first, whole) if is_plain else None
+
+    def extend(self, at: int, tensor: Array) -> bool:
+        """Take the answer of the samples from `at` on, if it goes on here."""
+        first = self._first
+        if (
+            at != self._rows
+            or tensor.base is not self._whole
+            or not tensor.flags.c_contiguous
+            or (tensor.dtype, tensor.shape[1:]) != (first.dtype, first.shape[1:])
+            or _address(tensor) != self._stop
+        ):
+            return False
+        self._rows += len(tensor)
+        self._stop += tensor.nbytes
+        return True
+
+    def all(self) -> Array:
+        """All answers so far; read-only."""
+        begin = self._start - _address(self._whole)
+        part = self._whole.reshape(-1).view(np.uint8)[begin : begin + self._stop - self._start]
+        whole: Array = part.view(self._first.dtype).reshape(self._rows, *self._first.shape[1:])
+        whole.flags.writeable = False
+        return whole
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 class Gather:
     """Collects answers into block-sized arrays, or into one array a sample where shapes differ.
 
@@ -31,6 +81,7 @@ class Gather:
         self._outputs: dict[str, Tensor] = {}
         self._answered: Mask = np.ones(samples.count, np.bool_)
         self._missing: Mask = np.zeros(samples.count, np.bool_)
+        self._in_place: dict[str, _InPlace] = {}
         self._error: FirstError | None = None
 
     def fail(self, at: int, valid: int, text: str) -> None:
@@ -39,18 +90,44 @@ class Gather:
         self._error = error if self._error is None else self._error.merge(error)
         self._answered[at : at + valid] = False
 
-    def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> None:
-        """Keep a batch's answers: the leased arrays as they are for a whole block, else copies."""
+    def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> bool:
+        """Keep a batch's answers, as they are where that can be, else copies.
+
+        Returns:
+            Whether the leased arrays must last as long as the block.
+        """
+        is_kept = is_whole
         for name, tensor in lease.outputs.items():
             if is_whole:
                 self._outputs[name] = tensor[:valid]
+            elif lease.is_lasting and self._stays(name, at, tensor[:valid]):
+                is_kept = True
             else:
                 self._copy(name, at, valid, tensor)
         if lease.present is not None:
             self._answered[at : at + valid] = lease.present
             self._missing[at : at + valid] = ~lease.present
+        return is_kept
+
+    def _stays(self, name: str, at: int, tensor: Tensor) -> bool:
+        if isinstance(tensor, Ragged):
+            return False
+        if at:
+            held = self._in_place.get(name)
+            return held is not None and held.extend(at, tensor)
+        held = _InPlace.of(tensor)
+        if held is None:
+            return False
+        self._in_place[name] = held
+        self._outputs[name] = tensor
+        return True
 
     def _copy(self, name: str, at: int, valid: int, tensor: Tensor) -> None:
+        stayed = self._in_place.pop(name, None)
+        if stayed is not None:
+            del self._outputs[name]
+            before = stayed.all()
+            self._copy(name, 0, len(before), before)
         held = self._outputs.get(name)
         if not isinstance(tensor, Ragged) and not isinstance(held, Ragged):
             if held is None:
@@ -74,4 +151,5 @@ class Gather:
 
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
-        return Side(self._outputs, self._answered, self._missing, self._error, batch_size)
+        outputs = self._outputs | {name: held.all() for name, held in self._in_place.items()}
+        return Side(outputs, self._answered, self._missing, self._error, batch_size)

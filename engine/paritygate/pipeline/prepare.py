@@ -15,7 +15,7 @@ from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, wi
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.shapes import has_names
-from paritygate.core.tensors import Array, Block, Stats, TensorSpec, block_size, cut_blocks
+from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.contract import input_contracts
@@ -125,7 +125,7 @@ def prepare_plan(
         samples = pack.samples if limit is None else min(limit, pack.samples)
         blocks = _cut(cuts) if cuts else _blocks(pack, active, samples)
         size = max((block.samples for block in blocks), default=1)
-        comparers = [StageComparer(plan, s, stats, size) for s in running]
+        comparers = [StageComparer(plan, s, stats) for s in running]
         check_names(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)
@@ -321,8 +321,10 @@ def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> li
     fixed = [column for name, column in pack.inputs.items() if name not in varying]
     others = sum(column.sample_bytes for column in [*fixed, *pack.outputs.values()])
     if not varying:
-        return cut_blocks(samples, block_size(others, sizes))
-    return bucket_blocks(pack, varying, samples, lambda bytes_: block_size(others + bytes_, sizes))
+        return cut_blocks(samples, BlockSizes.of(others, sizes))
+    return bucket_blocks(
+        pack, varying, samples, lambda bytes_: BlockSizes.of(others + bytes_, sizes).least
+    )
 
 
 def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runner]) -> None:

@@ -42,7 +42,7 @@ class Prepared:
         runners: the distinct runners of the stages that run, by name.
         stages: the stages that run.
         samples: samples of the pack that were asked for.
-        block_samples: samples in a block.
+        block_samples: samples in the largest block.
         contracts: input contracts that are checked per sample.
         shapes: what the shapes of a sample's inputs must satisfy.
         label_columns: label columns that decisions ask for.
@@ -155,7 +155,8 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
         _touch(array)
     first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
     hits = Hits(len(rejected), first)
-    samples = SampleRows(block.number, ordinals, ids, labels, slices, hits)
+    place = block.place if block.place >= 0 else block.number * prepared.block_samples
+    samples = SampleRows(place, ordinals, ids, labels, slices, hits)
     return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
 
 
@@ -307,10 +308,9 @@ class Lane:
             except RunnerError as e:
                 gather.fail(at, batch.valid, str(e))
             else:
-                if is_whole:
+                if gather.take(at, batch.valid, lease, is_whole=is_whole):
                     leases.callback(lease.release)
-                gather.take(at, batch.valid, lease, is_whole=is_whole)
-                if not is_whole:
+                else:
                     lease.release()
             at += batch.valid
         return gather.side(cut.size or 0)

@@ -130,17 +130,22 @@ class Lease:
     Attributes:
         outputs: name -> `(batch.size, *sample_shape)`, or one array a sample.
         present: `(batch.valid,)` bool, which samples were found (recorded outputs); None: all.
+        is_lasting: the arrays are of memory that nobody uses again, as of the golden pack; they
+            stay as they are while other leases are given out.
     """
 
-    __slots__ = ("_give_back", "outputs", "present")
+    __slots__ = ("_give_back", "is_lasting", "outputs", "present")
 
     def __init__(
         self,
         outputs: Mapping[str, Tensor],
         present: npt.NDArray[np.bool_] | None = None,
         give_back: Callable[[], None] | None = None,
+        *,
+        is_lasting: bool = False,
     ) -> None:
         self.outputs = outputs
+        self.is_lasting = is_lasting
         self.present = present
         self._give_back = give_back
 

@@ -115,7 +115,7 @@ class _NullSession(RunnerSession):
         absent = sorted(set(self._null.inputs or {}) - set(batch.inputs))
         if absent:
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: lacks inputs {absent}")
-        return Lease(self._null.answer(batch))
+        return Lease(self._null.answer(batch), is_lasting=True)
 
 
 def prepare(spec: RunnerSpec, context: PrepareContext) -> NullRunner:

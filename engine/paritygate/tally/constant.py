@@ -35,6 +35,11 @@ class Constancy:
         """Of `(samples, *shape)` of both sides; looks no further than the first difference."""
         return Constancy(len(ref), _common(ref), _common(cand))
 
+    @staticmethod
+    def varied(samples: int) -> Constancy:
+        """Of samples that differ on both sides."""
+        return Constancy(samples, VARIES, VARIES)
+
     @property
     def is_constant(self) -> bool:
         """Whether several samples have one answer, on both sides."""

@@ -10,13 +10,14 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
+TORCH := $(VENV)/.torch
 READY := $(VENV)/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test nightly lint format bench lock clean
+.PHONY: help demo test torch nightly lint format bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +26,11 @@ demo: $(READY) ## gate a small model, from golden pack to verdict
 	@$(BIN)/paritygate demo
 
 test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n 2"
+	@$(MAKE) --no-print-directory torch >/dev/null 2>&1 || echo "the CPU build of torch can't be" \
+	  "had here, so the tests of the torch runner are skipped; 'make torch' says why" >&2
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
 
 nightly: $(READY) ## fuzz the readers of packs for ten minutes; what is found stays in .fuzz
 	@mkdir -p .fuzz/found
@@ -57,6 +62,10 @@ lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer version
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/models.txt $(LOCK_ARGS)
+	$(UV) pip compile requirements/torch.in --constraint requirements/dev.txt \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/torch.txt $(LOCK_ARGS)
 
 clean: ## remove the environment, builds and caches; run folders stay
 	rm -rf $(VENV) .venv-lock dist build
@@ -77,6 +86,12 @@ $(LOCKED): requirements/dev.txt requirements/models.txt
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	@$(PIP_INSTALL) --require-hashes --no-deps -r requirements/models.txt
+	@touch $@
+
+$(TORCH): requirements/torch.txt requirements/torch-cpu.txt | $(READY)
+	@$(PIP_INSTALL) --require-hashes --no-deps \
+	  -r requirements/torch.txt -r requirements/torch-cpu.txt
+	@$(BIN)/python -c 'import safetensors, torch'
 	@touch $@
 
 $(UV):

@@ -10,8 +10,19 @@ import pytest
 from onnx import TensorProto, helper
 from tests import models
 
+from paritygate.admission.admit import ModelIdentity, admit_model
 from paritygate.admission.errors import AdmissionError
-from paritygate.admission.model import describe_model, identify_model
+from paritygate.admission.model import ModelFacts, read_structure
+from paritygate.admission.model import describe_model as describe
+
+
+def identify_model(path: Path) -> ModelIdentity:
+    with admit_model(path, check=False) as held:
+        return held.value.identity
+
+
+def describe_model(path: Path) -> ModelFacts:
+    return describe(read_structure(path, path))
 
 
 def test_identity_without_external_data(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from paritygate.admission.errors import AdmissionError
-from paritygate.admission.model import identify_model
 from paritygate.core.errors import FolderError
 
 TIMEOUT_S = 120.0
@@ -42,10 +40,14 @@ class PendingCheck:
 
     Attributes:
         path: the model under check.
+        shown: its name in messages.
     """
 
-    def __init__(self, path: Path, timeout_s: float, command: list[str]) -> None:
+    def __init__(
+        self, path: Path, timeout_s: float, command: list[str], shown: Path | None = None
+    ) -> None:
         self.path = path
+        self.shown = shown or path
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._result: CheckResult | None = None
@@ -69,7 +71,7 @@ class PendingCheck:
                 self._result = self._classify(code)
             except subprocess.TimeoutExpired:
                 self._result = CheckResult(
-                    False, f"{self.path}: onnx.checker didn't finish in {self._timeout_s:g} s"
+                    False, f"{self.shown}: onnx.checker didn't finish in {self._timeout_s:g} s"
                 )
             finally:
                 self.cancel()
@@ -99,15 +101,18 @@ class PendingCheck:
             return CheckResult(True, "")
         if not message:
             return self._failed(f"the structure check ended with exit code {code}")
-        return CheckResult(
-            False, f"{self.path}: {' '.join(message.split())}{_link_hint(self.path)}"
-        )
+        return CheckResult(False, f"{self.shown}: {self._in_words_of_the_plan(message)}")
 
     def _failed(self, what: str, *, is_judged: bool = True) -> CheckResult:
         self._stderr.seek(0)
         text = self._stderr.read(1 << 16).decode(errors="replace").strip()
         tail = f": {text[-_STDERR_SHOWN:]}" if text else ""
-        return CheckResult(False, f"{self.path}: {what}{tail}", is_judged)
+        return CheckResult(False, f"{self.shown}: {what}{tail}", is_judged)
+
+    def _in_words_of_the_plan(self, message: str) -> str:
+        """On one line, and naming the file that the plan names."""
+        text = message.replace(str(self.path), str(self.shown))
+        return " ".join(text.replace(str(self.path.parent), str(self.shown.parent)).split())
 
 
 def _temporary() -> IO[bytes]:
@@ -120,31 +125,20 @@ def _temporary() -> IO[bytes]:
         ) from e
 
 
-def start_check(path: Path, timeout_s: float = TIMEOUT_S) -> PendingCheck:
-    """Start `onnx.checker.check_model(path, full_check=True)` in a child process."""
+def start_check(
+    path: Path, timeout_s: float = TIMEOUT_S, shown: Path | None = None
+) -> PendingCheck:
+    """Start `onnx.checker.check_model(path, full_check=True)` in a child process.
+
+    Args:
+        path: the model, with its external data as plain files beside it.
+        timeout_s: seconds after which the child is killed.
+        shown: the model's name in messages, where it isn't `path`.
+    """
     # -P: the child's own folder has modules whose names would hide others.
-    return PendingCheck(path, timeout_s, [sys.executable, "-P", str(_CHILD), str(path)])
+    return PendingCheck(path, timeout_s, [sys.executable, "-P", str(_CHILD), str(path)], shown)
 
 
 def check_model(path: Path, timeout_s: float = TIMEOUT_S) -> CheckResult:
     """Check a model's structure and wait for the answer."""
     return start_check(path, timeout_s).result()
-
-
-def _link_hint(path: Path) -> str:
-    """The checker refuses links that ONNX Runtime accepts, in words that don't say so."""
-    try:
-        files = identify_model(path).files
-    except AdmissionError:
-        return ""
-    links = []
-    for file in files:
-        full = path.parent / file.location
-        if full.is_symlink() or full.stat().st_nlink > 1:
-            links.append(file.location)
-    if not links:
-        return ""
-    return (
-        f" (external data {links} is a symbolic or hard link, which onnx's checker refuses though "
-        "ONNX Runtime loads it; replace the link by a copy)"
-    )

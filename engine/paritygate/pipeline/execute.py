@@ -163,6 +163,7 @@ def run_prepared(
         "consistency_s": checked_s,
         "wall_s": time.perf_counter() - started,
         "startup_s": startup_s,
+        "staging_s": _staging_seconds(ready),
     }
     summary = build_summary(
         ready,
@@ -209,6 +210,12 @@ def choose_threads(ready: Preparation) -> int:
         wanted = getattr(ready.prepared.plan.runners[name].options, "intra_op_num_threads", 1)
         own = max(own, cores if wanted == 0 else int(wanted or 1))
     return max(1, cores // own)
+
+
+def _staging_seconds(ready: Preparation) -> float:
+    """Seconds in which models were copied and digested, summed over runners; part of the start."""
+    facts = (runner.facts.get("staging") for runner in ready.prepared.runners.values())
+    return sum(float(found["seconds"]) for found in facts if isinstance(found, Mapping))
 
 
 def _seconds(ready: Preparation, collector: Collector, side: str) -> float:

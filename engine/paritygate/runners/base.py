@@ -112,6 +112,8 @@ class PrepareContext:
         id_column: column of the sample ids in the golden pack.
         named_columns: columns that the plan names as labels or slices.
         layout: where the plan's tensors have their samples.
+        admitted: what the kind's `admit` gave in the process that started this one; None: it is
+            done here.
     """
 
     folder: Path
@@ -122,6 +124,7 @@ class PrepareContext:
     id_column: str = "sample_id"
     named_columns: tuple[str, ...] = ()
     layout: Layout = field(default_factory=Layout)
+    admitted: object = None
 
 
 class Lease:

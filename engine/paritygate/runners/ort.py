@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
-from paritygate.admission.check import start_check
-from paritygate.admission.errors import AdmissionError
-from paritygate.admission.model import (
-    ModelFacts,
-    ModelIdentity,
-    describe_model,
-    identify_model,
-    read_structure,
-)
-from paritygate.admission.precision import describe_precision
+from paritygate.admission.admit import Admitted
 from paritygate.core.digest import canonical_json
-from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.core.errors import RunnerError
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
     Limits,
@@ -28,6 +18,7 @@ from paritygate.runners.base import (
     RunnerSession,
     RunnerSpec,
 )
+from paritygate.runners.ort_admit import Artifacts, admit
 from paritygate.runners.ort_answer import Answerer
 from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
@@ -35,7 +26,7 @@ from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_session import AnswerSession, OrtSession
 from paritygate.runners.ort_wiring import Wiring, wire_model
 
-__all__ = ["Options", "OrtRunner", "prepare"]
+__all__ = ["Options", "OrtRunner", "admit", "prepare"]
 
 
 class OrtRunner(Runner):
@@ -50,6 +41,7 @@ class OrtRunner(Runner):
             outputs=wiring.declared,
             findings=loaded.findings,
         )
+        self.let_go: Callable[[], None] = lambda: None
         self._inference: Any = loaded.session
         self._wiring = wiring
         self.layout = wiring.layout
@@ -78,19 +70,34 @@ class OrtRunner(Runner):
     def close(self) -> None:
         """Let go of the model; sessions that are still open keep it."""
         self._inference = None
+        self.let_go()
 
 
 def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
-    """Identify, check and load a model, and match it with the pack.
+    """Copy, identify, check and load a model, and match it with the pack.
+
+    What another process admitted (`context.admitted`) is loaded as it is.
 
     Raises:
-        RunnerLoadError: see `load_session` and `wire_model`; `admission.external_data` and
-            `admission.invalid_model` where the model isn't fit to be loaded.
+        RunnerLoadError: see `admit`, `load_session` and `wire_model`.
     """
+    given = context.admitted
+    if isinstance(given, Artifacts):
+        return _prepare(spec, context, given)
+    held = admit(spec, context)
+    try:
+        runner = _prepare(spec, context, held.value)
+    except BaseException:
+        held.close()
+        raise
+    runner.let_go = held.close
+    return runner
+
+
+def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) -> OrtRunner:
     options = cast(Options, spec.options)
-    path = context.folder / options.model
-    identity, described, precision = _admit(spec.name, path, context.check_models)
-    loaded = load_session(spec.name, path, options)
+    model = artifacts.model
+    loaded = load_session(spec.name, artifacts, options)
     wiring = wire_model(spec.name, options, loaded, context)
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
     is_fixed = wiring.fixed_batch is not None
@@ -99,64 +106,17 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
     runner.constant_names = frozenset(
         ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed
     )
-    runner.watched = identity.watched
+    runner.watched = artifacts.watched
     settings = _settings(options, loaded, wiring, size)
-    text = canonical_json(["onnxruntime", identity.digest, settings])
-    facts = {**_model_facts(options, identity, described), **settings, **loaded.facts}
-    facts["precision"] = precision
+    text = canonical_json(["onnxruntime", model.identity.digest, settings])
+    facts = {**_model_facts(options, model), **settings, **loaded.facts}
+    facts["precision"] = model.precision
     facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
     facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
     moved = wiring.layout
     facts |= {"sample_axes": {**moved.inputs, **moved.outputs}} if moved.is_moved else {}
     runner.describe(hashlib.sha256(text).hexdigest(), facts)
     return runner
-
-
-def _no_file(path: Path) -> str:
-    """What is wrong with a path that isn't a file's; empty for a file's."""
-    try:
-        if path.is_file():
-            return ""
-        return "isn't a file" if path.exists() else "no such file"
-    except OSError as e:  # a name that is too long
-        return f"can't be read ({e.strerror or e})"
-
-
-def _admit(
-    runner: str, path: Path, check: bool
-) -> tuple[ModelIdentity, ModelFacts, dict[str, object]]:
-    what = _no_file(path)
-    if what:
-        raise RunnerLoadError(
-            runner, f"runner {runner!r}: model {path}: {what}", is_plan_fault=True
-        )
-    pending = start_check(path) if check else None
-    try:
-        structure = read_structure(path)
-        identity = identify_model(path, structure)
-        described = describe_model(path, structure)
-        precision = describe_precision(structure)
-        result = pending.result() if pending is not None else None
-    except AdmissionError as e:
-        raise RunnerLoadError(runner, f"runner {runner!r}: {e}", code=e.code) from None
-    finally:
-        if pending is not None:
-            pending.cancel()
-    if result is not None and not result.is_judged:
-        raise RunnerLoadError(
-            runner,
-            f"runner {runner!r}: the model could not be checked: {result.message}; look at this "
-            "machine's limits (ulimit -a) and memory",
-            is_plan_fault=True,
-            code="admission.check_failed",
-        )
-    if result is not None and not result.ok:
-        raise RunnerLoadError(
-            runner,
-            f"runner {runner!r}: the model is malformed: {result.message}",
-            code="admission.invalid_model",
-        )
-    return identity, described, precision
 
 
 def _settings(
@@ -182,9 +142,8 @@ def _settings(
     }
 
 
-def _model_facts(
-    options: Options, identity: ModelIdentity, described: ModelFacts
-) -> dict[str, object]:
+def _model_facts(options: Options, model: Admitted) -> dict[str, object]:
+    identity = model.identity
     return {
         "model": {
             "path": options.model,
@@ -192,6 +151,11 @@ def _model_facts(
             "sha256": identity.sha256,
             "bytes": identity.bytes,
             "external_data": [asdict(file) for file in identity.files],
-            **described.to_json(),
-        }
+            **model.facts.to_json(),
+        },
+        "staging": {
+            "bytes": identity.bytes + sum(file.bytes for file in identity.files),
+            "method": "reflink" if model.is_clone else "copy",
+            "seconds": model.seconds,
+        },
     }

@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from paritygate.admission.admit import Admitted
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
+from paritygate.runners.ort_admit import Artifacts
 from paritygate.runners.ort_options import CPU, Options
 from paritygate.runners.ort_text import shorten, whole_text
 
@@ -60,8 +61,8 @@ class Loaded:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def load_session(runner: str, path: Path, options: Options) -> Loaded:
-    """Load a model by its path.
+def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
+    """Load the copy of a model by its path.
 
     Raises:
         RunnerLoadError: onnxruntime isn't there, a provider isn't in its build, an option is
@@ -75,7 +76,7 @@ def load_session(runner: str, path: Path, options: Options) -> Loaded:
         removed = os.environ.pop(_CONFIG_FROM_MODEL, None)
         if removed is not None:
             facts["environment_ignored"] = [f"{_CONFIG_FROM_MODEL}={removed}"]
-        session = _create(runner, ort, path, options)
+        session = _create(runner, ort, artifacts.model, options)
     in_force = tuple(session.get_providers())
     nodes = _nodes_by_provider(session) if _wants_placement(options) else None
     if nodes is not None:
@@ -138,13 +139,13 @@ def _check_providers(runner: str, ort: Any, requested: Sequence[str]) -> None:
     )
 
 
-def _create(runner: str, ort: Any, path: Path, options: Options) -> Any:
+def _create(runner: str, ort: Any, model: Admitted, options: Options) -> Any:
     keywords: dict[str, Any] = {}
     if options.disabled_optimizers:
         keywords["disabled_optimizers"] = list(options.disabled_optimizers)
     try:
         session = ort.InferenceSession(
-            os.fspath(path),
+            os.fspath(model.path),
             _session_options(ort, options),
             providers=[(p.name, dict(p.options)) for p in options.providers],
             enable_fallback=0,
@@ -152,12 +153,12 @@ def _create(runner: str, ort: Any, path: Path, options: Options) -> Any:
         )
         session.disable_fallback()
     except Exception as e:  # onnxruntime's classes have no common base of their own
-        text = whole_text(e)
+        text = model.in_words_of_the_plan(whole_text(e))
         is_option = "provider option" in text.lower()
         code = "placement.downgraded" if "fallback to CPU EP has been" in text else None
         raise RunnerLoadError(
             runner,
-            f"runner {runner!r}: ONNX Runtime {ort.__version__} doesn't load {path}: "
+            f"runner {runner!r}: ONNX Runtime {ort.__version__} doesn't load {model.source}: "
             f"{shorten(text)}",
             is_plan_fault=is_option,
             code=code,

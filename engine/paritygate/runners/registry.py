@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from paritygate.admission.staging import Held
 from paritygate.core.errors import ParityError, Problem, RunnerLoadError
 from paritygate.core.problems import did_you_mean
 from paritygate.golden.formats import SUFFIXES
@@ -127,6 +128,20 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> Runner:
     except RunnerLoadError:
         runner.close()
         raise
+
+
+def admit(spec: RunnerSpec, context: PrepareContext) -> Held[Any] | None:
+    """Copy and check the files of a runner, for processes that prepare it from the copies.
+
+    Returns:
+        What they are given as `context.admitted`, to be closed after them; None: the kind has
+        nothing to copy.
+
+    Raises:
+        RunnerLoadError: a file isn't fit to be loaded.
+    """
+    found = getattr(_module(spec.kind), "admit", None)
+    return cast(Held[Any], found(spec, context)) if found is not None else None
 
 
 def prepare_all(

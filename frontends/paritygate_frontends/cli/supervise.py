@@ -210,8 +210,10 @@ def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
         shutil.rmtree(os.fsdecode(folder), ignore_errors=True)
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         _write("\r\x1b[2K\x1b[?25h")  # a progress bar, and the cursor that it hid
+    from paritygate.admission.place import sweep
     from paritygate_frontends.cli.ending import explain, is_json
 
+    sweep()  # the child's copies of models
     end = _describe_end(status, watch, bool(folders))
     return explain(end, is_json(args), is_said=_SAID in records)
 

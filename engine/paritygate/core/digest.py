@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,35 @@ def sha256_file(path: Path, cache: bool = True) -> str:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if entry is not None and _is_settled(path, before):
+        _keep(entry, {**key, "sha256": digest})
+    return digest
+
+
+def kept_digest(kind: str, files: Sequence[Watched], make: Callable[[], str]) -> str:
+    """A digest of what files hold, made before if none of them has changed since.
+
+    Args:
+        kind: what is digested, and how.
+        files: as they were before `make` reads them.
+        make: makes it, 64 hex digits; as in `sha256_file` a cache can't fail.
+    """
+    places = [str(file.path.resolve()) for file in files]
+    entry = _entry(Path("/".join([kind, *places])))
+    key = {
+        "kind": kind,
+        "files": [{"path": p, **f.stamp} for p, f in zip(places, files, strict=True)],
+    }
+    known = _look_up(entry, key)
+    if known is not None:
+        return known
+    digest = make()
+    now = time.time_ns()
+    settled = all(
+        not file.is_changed()
+        and now - max(file.stamp["mtime_ns"], file.stamp["ctime_ns"]) > _SETTLED_NS
+        for file in files
+    )
+    if entry is not None and settled:
         _keep(entry, {**key, "sha256": digest})
     return digest
 

@@ -27,7 +27,7 @@ from paritygate.golden.source import Source, reading
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
 # What pandas writes of an index without a name, such as after a filter or a shuffle.
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 
 
@@ -96,7 +96,7 @@ def resolve(source: Source, wanted: Selection) -> PackColumns:
             `golden.label_type`, `golden.slice_type`, `golden.schema` or `golden.null_value`.
     """
     _check_unique(source)
-    id_kind = _id_kind(source, wanted.id_column)
+    id_kind = id_kind_of(source, wanted.id_column)
     labels, note = _labels(source, wanted)
     for name in wanted.slices:
         _check_slice(source, name)
@@ -171,7 +171,12 @@ def _check_unique(source: Source) -> None:
     )
 
 
-def _id_kind(source: Source, column: str) -> Kind:
+def id_kind_of(source: Source, column: str) -> Kind:
+    """Kind of the ids of a file.
+
+    Raises:
+        GoldenError: `golden.missing_column` or `golden.id_type`.
+    """
     if column not in source.fields:
         raise missing_column(source, column, "id", "golden.missing_column")
     found = source.fields[column].type
@@ -284,7 +289,7 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
             for name in source.fields
             if name not in taken | inputs
             and not name.startswith((_INPUT, _RAW))
-            and not _PANDAS_INDEX.fullmatch(name)
+            and not PANDAS_INDEX.fullmatch(name)
         }
     return outputs | dict(wanted.outputs)
 

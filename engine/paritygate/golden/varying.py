@@ -79,7 +79,7 @@ def varying_values(array: pa.Array[Any], dtype: str, dims: Sequence[int | None])
         ValueFault, pa.ArrowInvalid: as `shapes_of`; a null inside a row too.
     """
     shapes = complete(shapes_of(array), dims)
-    flat = _flat(array, dtype, shapes)
+    flat = flat_values(array, dtype, shapes)
     flat.flags.writeable = False
     if not len(shapes) or bool((shapes == shapes[0]).all()):
         one = shapes[0].tolist() if len(shapes) else [0] * shapes.shape[1]
@@ -111,7 +111,7 @@ def fixed_values(array: pa.Array[Any], dtype: str, shape: tuple[int, ...]) -> Ar
         row = int(wrong[0])
         told = f"the shape {shapes[row].tolist()} where the first sample has {list(shape)}"
         raise ValueFault("golden.shape", row, told)
-    flat = _flat(array, dtype, shapes)
+    flat = flat_values(array, dtype, shapes)
     flat.flags.writeable = False
     return flat.reshape(len(shapes), *shape)
 
@@ -144,7 +144,12 @@ class LooseDims:
         self._specs[column] = replace(spec, shape=dims, typical_elements=typical)
 
 
-def _flat(array: pa.Array[Any], dtype: str, shapes: Shapes) -> Array:
+def flat_values(array: pa.Array[Any], dtype: str, shapes: Shapes) -> Array:
+    """The elements of all rows end to end, where the rows have these shapes.
+
+    Raises:
+        ValueFault: a null, or a byte that is no int4.
+    """
     stored: Any = storage_of(array)
     if is_variable_tensor(stored.type):
         stored = stored.flatten()[0]

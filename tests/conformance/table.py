@@ -149,9 +149,8 @@ NOT_YET: dict[str, str] = {
     "lists it as not judged",
     "A checksum field of external data that nobody verifies": "the field isn't read; the model's "
     "identity hashes every byte of the files themselves, which the rows on external data cover",
-    "The accelerator takes part of the nodes only": "which nodes ran where isn't judged yet, only "
-    "whether a provider that was asked for does anything; every verdict lists placement as not "
-    "judged",
+    "The accelerator takes part of the nodes only": "a hold (`placement.fallback`), which is "
+    "tested beside the runner under a real second provider; rows run on any machine",
     "Fallback on a machine with a real accelerator whose library is missing": "rows run on any "
     "machine, so the build's list of providers, or what the session says of itself, is replaced; "
     "the session below it is a real one",

@@ -377,7 +377,8 @@ class TestPlacement:
             assert [f.code for f in runner.findings] == ["placement.downgraded"]
             assert AZURE in runner.findings[0].message
             assert f"1 on {CPU}" in runner.findings[0].message
-            assert runner.facts["nodes"] == {CPU: 1}
+            placed = runner.facts["placement"]
+            assert placed["assigned"] == {CPU: {"nodes": 1, "op_types": {"Mul": 1}}}
             assert runner.limits.device == "cpu"
 
     def test_provider_that_was_only_a_fallback_is_none(self, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from paritygate.admission.errors import AdmissionError
 from paritygate.admission.external import Part, find_parts, open_part
 from paritygate.admission.files import Copy, Source, copy_file, open_file
 from paritygate.admission.model import ModelFacts, describe_model, read_structure
+from paritygate.admission.nodes import ModelNode, list_nodes
 from paritygate.admission.precision import describe_precision
 from paritygate.admission.staging import Held, hold
 from paritygate.core.digest import Watched
@@ -64,6 +65,7 @@ class Admitted:
         identity: what it is.
         facts: what it says of itself.
         precision: in which precision it calculates.
+        nodes: that it is written with.
         seconds: that copying and digesting took.
         is_clone: whether the copies share their blocks with the originals.
         watched: all original files as they were when they were copied.
@@ -74,6 +76,7 @@ class Admitted:
     identity: ModelIdentity
     facts: ModelFacts
     precision: Mapping[str, object]
+    nodes: tuple[ModelNode, ...]
     seconds: float
     is_clone: bool
     watched: tuple[Watched, ...]
@@ -133,6 +136,7 @@ def _admit(path: Path, folder: Path, check: bool) -> Admitted:
         identity=_identify(copy, files),
         facts=facts,
         precision=precision,
+        nodes=list_nodes(structure),
         seconds=seconds,
         is_clone=all(c.is_clone for c in (copy, *copies)),
         watched=(model_file, *watched),

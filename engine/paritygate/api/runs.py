@@ -197,6 +197,9 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         sizes = runner.limits.batch_sizes
         batch = f"batches of {max(sizes)}" if sizes else "any number of rows"
         yield "ok", f"runner {name!r}: {runner.kind} loaded, {batch}"
+        placed = _describe_placement(runner.facts.get("placement"))
+        if placed:
+            yield "note", f"runner {name!r}: nodes assigned: {placed}; what runs, a run observes"
         for finding in runner.findings:
             yield "fail", f"runner {name!r}: {finding.code}: {finding.message}"
     for name, error in ready.load_failures.items():
@@ -214,6 +217,13 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         "note",
         f"a run would use {choose_threads(ready)} threads, blocks of {prepared.block_samples}",
     )
+
+
+def _describe_placement(placement: object) -> str:
+    assigned = placement.get("assigned") if isinstance(placement, Mapping) else None
+    if not isinstance(assigned, Mapping):
+        return ""
+    return ", ".join(f"{told['nodes']} on {name}" for name, told in assigned.items())
 
 
 def doctor() -> list[tuple[Status, str, str]]:

@@ -23,7 +23,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
         yield from _stage(facts, stage)
     yield from _inputs(facts)
     yield from facts.notes
-    yield "placement: which operators ran on which provider was not observed"
+    yield from _placement(facts)
     yield from list_unchecked(facts)
     yield "noise: how far each runner differs from itself was not measured"
     yield "latency: not measured"
@@ -67,6 +67,28 @@ def _declared(stage: StageFacts) -> Iterator[str]:
         for output, view in views.items() if isinstance(views, Mapping) else ():
             steps = ", ".join(f"{key} {value}" for key, value in view.items())
             yield f"runner {side.name}: output {output} is seen as the plan declares it: {steps}"
+
+
+def _placement(facts: RunFacts) -> Iterator[str]:
+    """What is not known of where operators ran."""
+    sides = {side.name: side for stage in facts.stages for side in (stage.ref, stage.cand)}
+    placed = {
+        name: told
+        for name, side in sides.items()
+        if isinstance(told := side.facts.get("placement"), Mapping)
+    }
+    if not placed:
+        yield "placement: which operators ran on which provider was not observed"
+    observed = [name for name, told in placed.items() if told.get("executed") is not None]
+    if observed:
+        yield (
+            f"placement: {', '.join(observed)}: observed over one batch in a second session; not "
+            "in it what fused nodes are made of, nor the variants of kernels"
+        )
+    for name, told in placed.items():
+        if name not in observed:
+            unseen = told.get("not_observable") or ["nothing was run"]
+            yield f"placement: {name}: which operators ran was not observed; {unseen[0]}"
 
 
 def _inputs(facts: RunFacts) -> Iterator[str]:

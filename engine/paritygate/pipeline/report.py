@@ -12,6 +12,7 @@ from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import Judgement
 from paritygate.pipeline.prepare import Preparation
+from paritygate.pipeline.sides import list_differences
 from paritygate.runfolder import SCHEMA_VERSION
 from paritygate.tally.coupling import Consistency, Measured
 from paritygate.tally.output import OutputTally
@@ -55,7 +56,9 @@ def build_summary(
             "samples": pack.samples,
             "block_samples": ready.prepared.block_samples,
         },
-        "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
+        "stages": [
+            _stage(ready, s, tally, judgement, shards, stats, environment) for s in ready.selected
+        ],
         "runners": {
             name: {"kind": r.kind, "identity": r.identity, **r.facts}
             for name, r in ready.prepared.runners.items()
@@ -82,6 +85,7 @@ def _stage(
     judgement: Judgement,
     shards: Mapping[str, Mapping[str, object]],
     stats: str,
+    environment: Mapping[str, object],
 ) -> dict[str, Any]:
     found = tally.stages.get(stage.name, StageTally())
     comparer = next((s for s in ready.prepared.stages if s.stage is stage), None)
@@ -93,6 +97,7 @@ def _stage(
         "verdict": verdict.value,
         "reference": stage.reference,
         "candidate": stage.candidate,
+        "differences": _differences(ready, stage, environment) if ran else [],
         "ran": ran,
         "stats": stats,
         "samples": _samples(ready, stage, found),
@@ -118,6 +123,13 @@ def _stage(
     if stage.name in shards:
         summary["failures"] = dict(shards[stage.name])
     return summary
+
+
+def _differences(
+    ready: Preparation, stage: Stage, environment: Mapping[str, object]
+) -> list[dict[str, str]]:
+    runners = ready.prepared.runners
+    return list_differences(runners[stage.reference], runners[stage.candidate], environment)
 
 
 def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, int]:

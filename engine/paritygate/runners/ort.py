@@ -12,6 +12,7 @@ from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
+    Finding,
     Limits,
     PrepareContext,
     Runner,
@@ -24,6 +25,7 @@ from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_session import AnswerSession, OrtSession
+from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring, wire_model
 
 __all__ = ["Options", "OrtRunner", "admit", "prepare"]
@@ -32,7 +34,14 @@ __all__ = ["Options", "OrtRunner", "admit", "prepare"]
 class OrtRunner(Runner):
     """A model under ONNX Runtime; one inference session that all threads share."""
 
-    def __init__(self, name: str, loaded: Loaded, wiring: Wiring, limits: Limits) -> None:
+    def __init__(
+        self,
+        name: str,
+        loaded: Loaded,
+        wiring: Wiring,
+        limits: Limits,
+        watch: PlacementWatch,
+    ) -> None:
         super().__init__(
             name,
             "onnxruntime",
@@ -44,6 +53,7 @@ class OrtRunner(Runner):
         self.let_go: Callable[[], None] = lambda: None
         self._inference: Any = loaded.session
         self._wiring = wiring
+        self._watch = watch
         self.layout = wiring.layout
         self._answer = Answerer(wiring)
         self._probe = BatchProbe(wiring, limits.device, self._answer)
@@ -52,7 +62,12 @@ class OrtRunner(Runner):
     def facts(self) -> Mapping[str, object]:
         """What is known of it; with the keys of maps, as far as batches have shown them."""
         keys = {output: list(found) for output, found in sorted(self._answer.keys.items())}
-        return {**self._facts, "class_keys": keys} if keys else self._facts
+        facts = {**self._facts, **self._watch.facts}
+        return {**facts, "class_keys": keys} if keys else facts
+
+    def final_findings(self) -> tuple[Finding, ...]:
+        """All findings, with those on where its nodes ran."""
+        return (*self.findings, *self._watch.conclude(self._inference).findings)
 
     def describe(self, identity: str, facts: dict[str, object]) -> None:
         """Set what it is and what is known of it."""
@@ -64,8 +79,10 @@ class OrtRunner(Runner):
         if self._inference is None:
             raise RunnerError(f"runner {self.name!r} is closed")
         if self._wiring.is_bound:
-            return OrtSession(self, self._inference, self._wiring, self._probe)
-        return AnswerSession(self, self._inference, self._wiring, self._probe, self._answer)
+            return OrtSession(self, self._inference, self._wiring, self._probe, self._watch)
+        return AnswerSession(
+            self, self._inference, self._wiring, self._probe, self._watch, self._answer
+        )
 
     def close(self) -> None:
         """Let go of the model; sessions that are still open keep it."""
@@ -102,7 +119,8 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
     is_fixed = wiring.fixed_batch is not None
     limits = Limits((size,), loaded.is_thread_safe, loaded.device, is_fixed=is_fixed)
-    runner = OrtRunner(spec.name, loaded, wiring, limits)
+    watch = PlacementWatch(spec.name, options, loaded, model.nodes, wiring)
+    runner = OrtRunner(spec.name, loaded, wiring, limits, watch)
     runner.constant_names = frozenset(
         ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,14 @@ from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_admit import Artifacts
 from paritygate.runners.ort_options import CPU, Options
+from paritygate.runners.ort_placement import AssignedNode, find_misplaced
 from paritygate.runners.ort_text import shorten, whole_text
 
 # Concurrent creation of sessions isn't documented as safe.
 _CREATING = threading.Lock()
 # With this variable set, a model's metadata would choose session options.
 _CONFIG_FROM_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
-_RECORD_PLACEMENT = "session.record_ep_graph_assignment_info"
+RECORD_PLACEMENT = "session.record_ep_graph_assignment_info"
 _NOT_THREAD_SAFE = ("DmlExecutionProvider", "WebGpuExecutionProvider", "JsExecutionProvider")
 _DEVICES = {
     CPU: "cpu",
@@ -27,6 +29,14 @@ _DEVICES = {
     "TensorrtExecutionProvider": "cuda",
     "NvTensorRTRTXExecutionProvider": "cuda",
 }
+_LEVELS = {
+    "disable": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "layout": "ORT_ENABLE_LAYOUT",
+    "all": "ORT_ENABLE_ALL",
+}
+_MODES = {"sequential": "ORT_SEQUENTIAL", "parallel": "ORT_PARALLEL"}
 _EXTRAS = {
     "CUDAExecutionProvider": "paritygate[gpu]",
     "TensorrtExecutionProvider": "paritygate[gpu]",
@@ -48,6 +58,9 @@ class Loaded:
         is_thread_safe: several threads may run at once.
         findings: a provider that was asked for but does nothing.
         facts: further facts of JSON types.
+        assigned: the node that each provider took; None where the runtime can't tell.
+        request: the same session, for the process that observes another of its kind.
+        load_s: seconds that its creation took.
     """
 
     session: Any
@@ -59,6 +72,9 @@ class Loaded:
     is_thread_safe: bool
     findings: tuple[Finding, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+    assigned: tuple[AssignedNode, ...] | None = None
+    request: Mapping[str, Any] = field(default_factory=dict)
+    load_s: float = 0.0
 
 
 def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
@@ -72,15 +88,16 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
     ort = import_onnxruntime(runner)
     _check_providers(runner, ort, [p.name for p in options.providers])
     facts: dict[str, object] = {}
+    started = time.perf_counter()
     with _CREATING:
         removed = os.environ.pop(_CONFIG_FROM_MODEL, None)
         if removed is not None:
             facts["environment_ignored"] = [f"{_CONFIG_FROM_MODEL}={removed}"]
         session = _create(runner, ort, artifacts.model, options)
+    load_s = time.perf_counter() - started
     in_force = tuple(session.get_providers())
-    nodes = _nodes_by_provider(session) if _wants_placement(options) else None
-    if nodes is not None:
-        facts["nodes"] = nodes
+    assigned = _assigned_nodes(session)
+    requested = [p.name for p in options.providers]
     return Loaded(
         session=session,
         version=str(ort.__version__),
@@ -90,10 +107,13 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
             name: dict(sorted(found.items()))
             for name, found in sorted(session.get_provider_options().items())
         },
-        device=_device(in_force, nodes),
+        device=_device(in_force, assigned),
         is_thread_safe=_is_thread_safe(in_force, options),
-        findings=_find_downgrades(options, in_force, nodes),
+        findings=find_misplaced(runner, requested, in_force, assigned, options.allowed_fallback),
         facts=facts,
+        assigned=assigned,
+        request=_request(artifacts.model, ort, options),
+        load_s=load_s,
     )
 
 
@@ -168,76 +188,54 @@ def _create(runner: str, ort: Any, model: Admitted, options: Options) -> Any:
 
 
 def _session_options(ort: Any, options: Options) -> Any:
-    levels = ort.GraphOptimizationLevel
-    modes = ort.ExecutionMode
     made = ort.SessionOptions()
-    made.graph_optimization_level = {
-        "disable": levels.ORT_DISABLE_ALL,
-        "basic": levels.ORT_ENABLE_BASIC,
-        "extended": levels.ORT_ENABLE_EXTENDED,
-        "layout": getattr(levels, "ORT_ENABLE_LAYOUT", levels.ORT_ENABLE_ALL),
-        "all": levels.ORT_ENABLE_ALL,
-    }[options.graph_optimization_level]
+    made.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(ort, options))
     made.intra_op_num_threads = options.intra_op_num_threads
     made.inter_op_num_threads = options.inter_op_num_threads
-    made.execution_mode = {
-        "sequential": modes.ORT_SEQUENTIAL,
-        "parallel": modes.ORT_PARALLEL,
-    }[options.execution_mode]
+    made.execution_mode = getattr(ort.ExecutionMode, _MODES[options.execution_mode])
     made.log_severity_level = 4  # what is raised says it, and says it once
     for key, value in options.config_entries().items():
         made.add_session_config_entry(key, value)
-    if _wants_placement(options):
-        made.add_session_config_entry(_RECORD_PLACEMENT, "1")
+    made.add_session_config_entry(RECORD_PLACEMENT, "1")
     return made
 
 
-def _wants_placement(options: Options) -> bool:
-    return any(p.name != CPU for p in options.providers)
-
-
-def _nodes_by_provider(session: Any) -> dict[str, int] | None:
-    """Nodes that each provider took; None where this version can't tell."""
+def _assigned_nodes(session: Any) -> tuple[AssignedNode, ...] | None:
+    """The nodes that each provider took; None where this version can't tell."""
     try:
         parts = session.get_provider_graph_assignment_info()
     except Exception:  # absent before 1.24, or refused
         return None
-    counts: dict[str, int] = {}
-    for part in parts:
-        counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
-    return dict(sorted(counts.items()))
+    return tuple(
+        AssignedNode(part.ep_name, node.name, node.domain, node.op_type)
+        for part in parts
+        for node in part.get_nodes()
+    )
 
 
-def _find_downgrades(
-    options: Options, in_force: Sequence[str], nodes: Mapping[str, int] | None
-) -> tuple[Finding, ...]:
-    requested = [p.name for p in options.providers]
-    found = []
-    for rank, name in enumerate(requested):
-        if name == CPU:
-            continue
-        preferred = set(requested[: rank + 1])
-        below = {k: n for k, n in (nodes or {}).items() if n and k not in preferred}
-        if name not in in_force:
-            what = f"isn't in force; the model runs on {', '.join(in_force)}"
-        elif nodes is not None and not nodes.get(name) and below:
-            taken = ", ".join(f"{n} on {k}" for k, n in below.items())
-            what = f"took none of the model's nodes ({taken})"
-        else:
-            continue
-        found.append(
-            Finding(
-                "placement.downgraded",
-                f"{name} was asked for but {what}",
-                "the libraries that the provider needs (`paritygate doctor`), and whether it "
-                "supports the model's operators",
-            )
-        )
-    return tuple(found)
+def _level(ort: Any, options: Options) -> str:
+    name = _LEVELS[options.graph_optimization_level]
+    return name if hasattr(ort.GraphOptimizationLevel, name) else "ORT_ENABLE_ALL"
 
 
-def _device(in_force: Sequence[str], nodes: Mapping[str, int] | None) -> str:
-    busy = [n for n in in_force if nodes is None or nodes.get(n)] or list(in_force)
+def _request(model: Admitted, ort: Any, options: Options) -> dict[str, Any]:
+    """The session once more, in the words of `_observe.py`."""
+    return {
+        "model": str(model.path.absolute()),
+        "level": _level(ort, options),
+        "mode": _MODES[options.execution_mode],
+        "intra": options.intra_op_num_threads,
+        "inter": options.inter_op_num_threads,
+        "entries": {**options.config_entries(), RECORD_PLACEMENT: "1"},
+        "providers": [[p.name, dict(p.options)] for p in options.providers],
+        "disabled": list(options.disabled_optimizers),
+        "libraries": [],
+    }
+
+
+def _device(in_force: Sequence[str], assigned: Sequence[AssignedNode] | None) -> str:
+    taken = None if assigned is None else {node.provider for node in assigned}
+    busy = [n for n in in_force if taken is None or n in taken] or list(in_force)
     name = busy[0] if busy else CPU
     return _DEVICES.get(name, name.removesuffix("ExecutionProvider").lower())
 

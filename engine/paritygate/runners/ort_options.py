@@ -136,6 +136,10 @@ class Options(RunnerOptions):
         disabled_optimizers: optimisers that are left out, by name.
         inputs: our name -> the model's, where they differ.
         outputs: our name -> the model's, where they differ.
+        allowed_fallback: op types and names of nodes that may run on another provider than the
+            first.
+        placement: "observed": one batch is run again, profiled, in a process beside the run;
+            "assigned": what the session says of itself, and no more.
     """
 
     model: Annotated[StrictStr, Field(min_length=1)]
@@ -149,6 +153,8 @@ class Options(RunnerOptions):
     disabled_optimizers: tuple[StrictStr, ...] = ()
     inputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    allowed_fallback: tuple[StrictStr, ...] = ()
+    placement: Literal["observed", "assigned"] = "observed"
 
     @field_validator("providers", mode="before")
     @classmethod
@@ -180,6 +186,13 @@ class Options(RunnerOptions):
         problems = [p for p in (_key_problem(k, v) for k, v in value.items()) if p]
         if problems:
             raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("allowed_fallback")
+    @classmethod
+    def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise ValueError("name op types or nodes; nodes without a name go by their op type")
         return value
 
     @field_validator("inputs", "outputs")

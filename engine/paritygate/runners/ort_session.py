@@ -8,6 +8,7 @@ no tensor: such models answer in arrays of their own.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from paritygate.runners.ort_border import BorderError
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
 from paritygate.runners.ort_types import BRIDGED, to_array, to_value
+from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
@@ -38,11 +40,19 @@ class _Slot:
 class OrtSession(RunnerSession):
     """One thread's bindings on a shared inference session."""
 
-    def __init__(self, runner: Runner, inference: Any, wiring: Wiring, probe: BatchProbe) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        inference: Any,
+        wiring: Wiring,
+        probe: BatchProbe,
+        watch: PlacementWatch,
+    ) -> None:
         super().__init__(runner)
         self._inference: Any = inference
         self._wiring = wiring
         self._probe = probe
+        self._watch = watch
         self._dtypes = {ours: wiring.forms[ours].dtype for ours, _ in wiring.fetches}
         self._constants = {
             theirs: to_value(np.ascontiguousarray(array), dtype_name(array.dtype))
@@ -71,6 +81,7 @@ class OrtSession(RunnerSession):
         free = self._free[key] = self._free.pop(key, [])  # the last one used comes last
         if len(self._free) > _KEPT_SHAPES:
             self._free.pop(next(iter(self._free)))
+        started = time.perf_counter()
         slot = free.pop() if free else _Slot(inference.io_binding())
         try:
             for (ours, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
@@ -81,6 +92,8 @@ class OrtSession(RunnerSession):
                     slot.binding.bind_cpu_input(theirs, array)
             if not slot.views or not self._keeps_buffers or not self._runs_again(inference, slot):
                 self._first_run(inference, slot)
+            if self._watch.wants_batch:
+                self._watch.take(arrays, batch.size, started)
             problem = self._probe.look(inference, arrays, slot.views, batch.size)
         except Exception as e:  # onnxruntime's classes have no common base of their own
             where = describe_batch(self.runner.name, batch)
@@ -123,12 +136,19 @@ class AnswerSession(RunnerSession):
     """One thread's way into a model that can't be bound: texts go in, or no tensors come out."""
 
     def __init__(
-        self, runner: Runner, inference: Any, wiring: Wiring, probe: BatchProbe, answer: Answerer
+        self,
+        runner: Runner,
+        inference: Any,
+        wiring: Wiring,
+        probe: BatchProbe,
+        watch: PlacementWatch,
+        answer: Answerer,
     ) -> None:
         super().__init__(runner)
         self._inference: Any = inference
         self._wiring = wiring
         self._probe = probe
+        self._watch = watch
         self._answer = answer
 
     def close(self) -> None:
@@ -140,8 +160,11 @@ class AnswerSession(RunnerSession):
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
         where = describe_batch(self.runner.name, batch)
         arrays = fed_arrays(batch, self._wiring, where)
+        started = time.perf_counter()
         try:
             outputs = self._answer(self._inference, arrays)
+            if self._watch.wants_batch:
+                self._watch.take(arrays, batch.size, started)
             problem = self._probe.look(self._inference, arrays, outputs, batch.size)
         except BorderError as e:
             raise RunnerError(f"{where}: {e}") from None

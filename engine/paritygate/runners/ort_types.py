@@ -35,7 +35,7 @@ def to_value(array: Array, dtype: str) -> Any:
     if dtype not in BRIDGED:
         return OrtValue.ortvalue_from_numpy(array)
     buffer = packed(array) if dtype in HALF_BYTES else array.view(f"u{array.itemsize}")
-    return OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, _element_type(dtype))
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, element_type(dtype))
 
 
 def to_array(value: Any, dtype: str) -> Array:
@@ -75,7 +75,8 @@ def unpacked(buffer: Array, shape: tuple[int, ...], dtype: str) -> Array:
     return numbers.astype(numpy_dtype(dtype)).reshape(shape)
 
 
-def _element_type(dtype: str) -> int:
+def element_type(dtype: str) -> int:
+    """ONNX's number of a dtype."""
     from onnx import TensorProto
 
     return int(TensorProto.DataType.Value(_ONNX_NAMES[dtype].upper()))

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paritygate_frontends.report.figures import ABSENT, bound, clean, number, share
+from paritygate_frontends.report.runtime import render_differences
 
 MAX_CHANGES = 12
 MAX_SLICES = 20
@@ -28,6 +29,7 @@ def render_stage(stage: Figures) -> Iterator[RenderableType]:
         "(reference): ",
         (clean(verdict), COLOURS.get(verdict, "bold")),
     )
+    yield from (_in(Text(line, style="dim")) for line in render_differences(stage))
     yield _in(Text(_samples(stage)))
     outputs, decisions = stage.get("outputs") or {}, stage.get("decisions") or {}
     if outputs:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from paritygate_frontends.report.consistency import render_consistency
 from paritygate_frontends.report.figures import clean, counted, seconds
+from paritygate_frontends.report.runtime import render_placement
 from paritygate_frontends.report.stage import render_stage
 
 STYLES = {
@@ -39,6 +40,7 @@ def render_report(
     for stage in summary.get("stages", []):
         yield Text()
         yield from render_stage(stage)
+    yield from render_placement(summary.get("runners") or {})
     yield from render_consistency(summary.get("consistency") or {})
     not_judged = summary.get("not_judged", [])
     if not_judged:

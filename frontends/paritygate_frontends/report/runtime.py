@@ -1,0 +1,68 @@
+"""Runtimes in a report: in what the sides of a stage differ, and what they warned of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from paritygate_frontends.report.figures import clean, counted
+
+MAX_DIFFERENCES = 6
+MAX_WARNINGS = 3
+MAX_TEXT = 120
+
+
+def render_differences(stage: Mapping[str, Any]) -> Iterator[str]:
+    """A line on what the two sides of a stage differ in besides their model."""
+    found = stage.get("differences") or []
+    parts = [
+        f"{clean(one['what'])} {_short(one['reference'])} -> {_short(one['candidate'])}"
+        for one in found[:MAX_DIFFERENCES]
+    ]
+    if len(found) > MAX_DIFFERENCES:
+        parts.append(f"{len(found) - MAX_DIFFERENCES} more (summary.json)")
+    if parts:
+        yield f"the sides differ in: {'; '.join(parts)}"
+
+
+def render_placement(runners: Mapping[str, Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Where nodes ran, for runners that had a choice, and the warnings of all."""
+    lines = [*_placements(runners)]
+    lines += [line for name, facts in runners.items() for line in _warnings(name, facts)]
+    if not lines:
+        return
+    yield Text()
+    yield Text("Runtimes", style="bold")
+    for line in lines:
+        yield Padding(Text(line), (0, 0, 0, 2), expand=False)
+
+
+def _placements(runners: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, facts in runners.items():
+        placed = facts.get("placement") or {}
+        if "fallback" not in placed:  # of the CPU alone there is nothing to tell
+            continue
+        for what in ("assigned", "executed"):
+            found = placed.get(what)
+            if found is not None:
+                told = ", ".join(f"{p['nodes']} on {clean(k)}" for k, p in found.items())
+                yield f"{clean(name)}: nodes {what}: {told or 'none'}"
+
+
+def _warnings(name: str, facts: Mapping[str, Any]) -> Iterator[str]:
+    found = facts.get("warnings") or []
+    for warned in found[:MAX_WARNINGS]:
+        times = f" ({warned['count']}x)" if warned["count"] > 1 else ""
+        yield f"{clean(name)}: {clean(warned['level'])}: {_short(warned['text'])}{times}"
+    if len(found) > MAX_WARNINGS:
+        more = counted(len(found) - MAX_WARNINGS, "more message")
+        yield f"{clean(name)}: {more} of its runtime (summary.json)"
+
+
+def _short(text: object) -> str:
+    told = clean(text)
+    return told if len(told) <= MAX_TEXT else f"{told[: MAX_TEXT - 3]}..."

@@ -71,9 +71,9 @@ class RunnerContract:
         """The specification, and a context with a golden pack in a folder of its own."""
         with tempfile.TemporaryDirectory(prefix="paritygate-contract-") as name:
             folder = Path(name)
-            write_golden(folder / "golden.arrow", self.inputs(), self.recorded())
+            write_golden(folder / "pack.arrow", self.inputs(), self.recorded())
             spec = spec_of(self.table(folder))
-            with open_pack(["golden.arrow"], folder) as pack:
+            with open_pack(["pack.arrow"], folder) as pack:
                 pack.scan_ids()
                 yield spec, self.context(folder, pack)
 

@@ -12,12 +12,13 @@ BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
 TORCH := $(VENV)/.torch
 READY := $(VENV)/.ready
+OPENVINO := .venv-openvino/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torch nightly lint format bench lock clean
+.PHONY: help demo test torch openvino nightly lint format bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +30,8 @@ test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n
 	@$(MAKE) --no-print-directory torch >/dev/null 2>&1 || echo "the CPU build of torch can't be" \
 	  "had here, so the tests of the torch runner are skipped; 'make torch' says why" >&2
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+openvino: $(OPENVINO) ## make .venv-openvino, with a second provider, for the tests of placement
 
 torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
 
@@ -66,9 +69,13 @@ lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer version
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/torch.txt $(LOCK_ARGS)
+	$(UV) pip compile pyproject.toml requirements/openvino.in --constraint requirements/dev.txt \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/openvino.txt $(LOCK_ARGS)
 
 clean: ## remove the environment, builds and caches; run folders stay
-	rm -rf $(VENV) .venv-lock dist build
+	rm -rf $(VENV) .venv-openvino .venv-lock dist build
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name .git -prune -o -type d \( -name __pycache__ -o -name .numba_cache \) -prune \
 	  -exec rm -rf {} +
@@ -92,6 +99,14 @@ $(TORCH): requirements/torch.txt requirements/torch-cpu.txt | $(READY)
 	@$(PIP_INSTALL) --require-hashes --no-deps \
 	  -r requirements/torch.txt -r requirements/torch-cpu.txt
 	@$(BIN)/python -c 'import safetensors, torch'
+	@touch $@
+
+$(OPENVINO): requirements/openvino.txt
+	@echo "Making .venv-openvino from requirements/openvino.txt (once, a minute or two) ..." >&2
+	@$(PYTHON) -m venv --clear .venv-openvino
+	@.venv-openvino/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements/openvino.txt
+	@.venv-openvino/bin/python -c 'import onnxruntime; onnxruntime.InferenceSession'
 	@touch $@
 
 $(UV):

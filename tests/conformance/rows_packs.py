@@ -59,6 +59,24 @@ def _permuted(folder: Path, stored: Callable[[np.ndarray], np.ndarray]) -> Any:
     return paritygate.compare(_write(folder / "ref.arrow", "file"), cand, out=None)
 
 
+def _calibrated(folder: Path, rows: list[int]) -> Any:
+    """The golden pack beside a calibration pack with some of its samples, under other ids."""
+    golden = write_pack(folder / "golden.arrow", IDS, {"y": Y})
+    x = np.concatenate([Y[rows], Y[:1] + 100])
+    calibration = write_pack(
+        folder / "calib.parquet", range(len(x)), {"y": x}, container="parquet", rows_per_batch=2
+    )
+    echo = {"kind": "null", "echo": {"y": "y"}}
+    stage = {"reference": "a", "candidate": "b", "self": True, "default": {"atol": 0, "rtol": 0}}
+    plan = {
+        "golden": str(golden),
+        "calibration": str(calibration),
+        "runners": {"a": echo, "b": echo},
+        "stages": [stage],
+    }
+    return paritygate.run(plan, out=None)
+
+
 def _row(kind: str, name: str, make: Callable[..., Any], expected: Expected, *says: str) -> Case:
     return Case(kind, name, Call("compare", make), expected, says)
 
@@ -103,5 +121,19 @@ ROWS = [
         "a tensor stored with a permutation, the same in the file's order",
         partial(_permuted, stored=lambda y: y),
         hold("tolerance.exceeded"),
+    ),
+    Case(
+        "calibrated",
+        "two golden samples are in the calibration pack, in another format, order and by other ids",
+        Call("run", partial(_calibrated, rows=[6, 1])),
+        hold("evidence.calibration_overlap"),
+        ("2 of 8 golden samples", "'s1', there 1"),
+        ("s1", "s6"),
+    ),
+    Case(
+        "calibrated",
+        "no golden sample is in the calibration pack",
+        Call("run", partial(_calibrated, rows=[])),
+        RELEASE,
     ),
 ]

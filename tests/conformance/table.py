@@ -114,6 +114,10 @@ KINDS: dict[str, Kind] = {
         "Weights changed under the model file",
         "Weights lie in other files, and the model file's digest stays as it is.",
     ),
+    "calibrated": Kind(
+        "Tested on what it was calibrated on",
+        "Samples of the calibration data are among those that the quantized model is judged on.",
+    ),
     "layout": Kind(
         "Layout and dtype",
         "Arrays with as many elements are flattened, broadcast or cast until they can be compared.",

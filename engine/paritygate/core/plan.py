@@ -93,6 +93,12 @@ class Plan:
         golden = self.table.golden
         return [golden] if isinstance(golden, str) else list(golden)
 
+    @property
+    def calibration(self) -> list[str]:
+        """Patterns of the calibration pack, as written; none where no pack is named."""
+        named = self.table.calibration or []
+        return [named] if isinstance(named, str) else list(named)
+
     def canonical(self) -> dict[str, Any]:
         """The plan in its long form with every default written out; TOML types only."""
         data = self.table.model_dump(mode="json", by_alias=True, exclude_none=True)

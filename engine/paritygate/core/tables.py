@@ -287,6 +287,7 @@ class PlanTable(_Table):
 
     name: StrictStr | None = None
     golden: StrictStr | list[StrictStr]
+    calibration: StrictStr | list[StrictStr] | None = None
     id: StrictStr = "sample_id"
     label: StrictStr | None = None
     outputs_from: Literal["prefix", "all"] = "prefix"
@@ -313,9 +314,11 @@ class PlanTable(_Table):
             raise ValueError("use letters, digits, '.', '_' and '-': it names the run folder")
         return value
 
-    @field_validator("golden")
+    @field_validator("golden", "calibration")
     @classmethod
-    def _some(cls, value: str | list[str]) -> str | list[str]:
+    def _some(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if value is None:
+            return None
         if not all([value] if isinstance(value, str) else value) or not value:
             raise ValueError("name at least one file or glob")
         return value

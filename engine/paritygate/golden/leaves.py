@@ -44,7 +44,7 @@ class Wanted:
     Attributes:
         id_column: column of the ids.
         inputs: input -> its column, besides the columns `in.NAME`.
-        only_inputs: leave out everything else.
+        only_inputs: leave out everything else, the ids too.
     """
 
     id_column: str = "sample_id"
@@ -149,11 +149,12 @@ class _Columns:
     @property
     def used(self) -> list[str]:
         columns = [column for column, _ in self.inputs.values()]
-        return list(dict.fromkeys([self.id_column, *columns, *self.others]))
+        ids = [] if self.only_inputs else [self.id_column]
+        return list(dict.fromkeys([*ids, *columns, *self.others]))
 
 
 def _columns_of(source: Source, wanted: Wanted) -> _Columns:
-    kind = id_kind_of(source, wanted.id_column)
+    kind = None if wanted.only_inputs else id_kind_of(source, wanted.id_column)
     declared = {name: _declared(found) for name, found in source.fields.items()}
     named = {n[3:]: n for n in source.fields if n.startswith("in.") and len(n) > 3}
     for name, column in wanted.inputs.items():

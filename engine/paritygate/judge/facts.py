@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.verdict import Reason, Verdict
+from paritygate.golden.overlap import Overlap
 from paritygate.runners.base import Finding
 from paritygate.tally.coupling import Consistency
 from paritygate.tally.stage import StageTally
@@ -59,6 +60,7 @@ class RunFacts:
         changed: files that were written, replaced or removed while they were judged.
         notes: further things that were not judged.
         consistency: what the runners did by themselves.
+        overlap: golden samples that are also in the calibration pack; None: the plan names none.
     """
 
     plan: Plan
@@ -69,6 +71,7 @@ class RunFacts:
     changed: Sequence[str] = ()
     notes: Sequence[str] = ()
     consistency: Consistency = field(default_factory=Consistency)
+    overlap: Overlap | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ def judge(facts: RunFacts) -> Judgement:
     if facts.changed:
         reasons.append(_changed(facts))
         verdicts = dict.fromkeys(verdicts, Verdict.HOLD)
+    if facts.overlap is not None and facts.overlap.count:
+        reasons.append(sentences.calibration_overlap(facts.samples, facts.overlap))
+        verdicts = dict.fromkeys(verdicts, Verdict.HOLD)
     complete = len(facts.stages) == len(facts.plan.stages) and facts.asked == facts.samples
     if not facts.stages:
         reasons.append(Reason("evidence.empty", "no stage ran, so nothing was compared"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import Reason
+from paritygate.golden.overlap import Overlap
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.suggest import suggest_view
 from paritygate.runners.ort_text import shorten
@@ -239,3 +240,18 @@ def _number(value: float) -> str:
 def _value(value: float) -> str:
     """A value with enough digits to tell float32 neighbours apart; integers whole."""
     return str(value) if isinstance(value, int) else f"{value:.9g}"
+
+
+def calibration_overlap(samples: int, found: Overlap) -> Reason:
+    """Golden samples that the calibration pack holds too."""
+    files = ", ".join(str(path) for path in found.files[:3]) + (", ..." * (len(found.files) > 3))
+    (ours, theirs), *_ = found.first
+    verb = "is" if found.count == 1 else "are"
+    return Reason(
+        "evidence.calibration_overlap",
+        f"{found.count} of {samples} golden samples {verb} also in the calibration pack {files} of "
+        f"{found.samples} samples: all inputs are equal; first: {ours!r}, there {theirs!r}",
+        count=found.count,
+        ids=tuple(ours for ours, _ in found.first),
+        next="take them out of the golden pack: a model does better on what it was calibrated on",
+    )

@@ -15,7 +15,9 @@ from paritygate.core.errors import GoldenError, PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Stats
+from paritygate.golden.overlap import Overlap
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
+from paritygate.pipeline.calibration import describe_calibration
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
 from paritygate.pipeline.drive import drive
@@ -109,6 +111,7 @@ class _Pending:
 
     digests: Future[tuple[str, ...]]
     environment: Future[dict[str, object]]
+    overlap: Future[Overlap] | None = None
 
 
 def _in_background(work: Callable[[], _T]) -> Future[_T]:
@@ -143,6 +146,7 @@ def run_prepared(
     pending = _Pending(
         digests=_in_background(prepared.pack.file_digests),
         environment=_in_background(describe_environment),
+        overlap=_in_background(ready.calibration.run) if ready.calibration is not None else None,
     )
     partial = folder.partial if folder is not None else None
     options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
@@ -153,7 +157,8 @@ def run_prepared(
     consistency = check_consistency(ready, is_cut=bool(options.cuts))
     checked_s = time.perf_counter() - checking
     digests = _file_digests(pending)
-    judgement = judge(_facts(ready, tally, consistency))
+    overlap = pending.overlap.result() if pending.overlap is not None else None
+    judgement = judge(_facts(ready, tally, consistency, overlap))
     shards = collector.write() if folder is not None else {}
     timing = {
         "read_s": collector.seconds.read,
@@ -175,6 +180,8 @@ def run_prepared(
         timing,
         options.stats,
     )
+    if overlap is not None:
+        summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["consistency"] = describe_consistency(ready, consistency)
     return Outcome(judgement, summary, None, tally)
 
@@ -227,7 +234,9 @@ def _seconds(ready: Preparation, collector: Collector, side: str) -> float:
     return sum(collector.seconds.run.get(name, 0.0) for name in names)
 
 
-def _facts(ready: Preparation, tally: Tally, consistency: Consistency) -> RunFacts:
+def _facts(
+    ready: Preparation, tally: Tally, consistency: Consistency, overlap: Overlap | None
+) -> RunFacts:
     prepared = ready.prepared
     names = {s.stage.name: s.names for s in prepared.stages}
     stages = [
@@ -242,6 +251,7 @@ def _facts(ready: Preparation, tally: Tally, consistency: Consistency) -> RunFac
     ]
     # Sides first: the identity of a recording is made of digests, which must name what is there.
     watched = [*prepared.pack.watched, *(w for r in prepared.runners.values() for w in r.watched)]
+    watched += ready.calibration.watched if ready.calibration is not None else ()
     changed = dict.fromkeys(str(w.path) for w in watched if w.is_changed())
     return RunFacts(
         plan=prepared.plan,
@@ -252,6 +262,7 @@ def _facts(ready: Preparation, tally: Tally, consistency: Consistency) -> RunFac
         changed=tuple(changed),
         notes=list(note_unused(ready)),
         consistency=consistency,
+        overlap=overlap,
     )
 
 

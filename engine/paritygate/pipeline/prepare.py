@@ -16,8 +16,10 @@ from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
+from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
+from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import input_contracts
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
@@ -52,6 +54,7 @@ class Preparation:
         blocks: the blocks to run.
         load_failures: runner name -> why a candidate didn't load.
         resources: closes pack and runners.
+        calibration: the golden pack beside the calibration pack, where the plan names one.
     """
 
     prepared: Prepared
@@ -59,6 +62,7 @@ class Preparation:
     blocks: Sequence[Block]
     load_failures: Mapping[str, RunnerLoadError] = field(default_factory=dict)
     resources: ExitStack = field(default_factory=ExitStack)
+    calibration: OverlapCheck | None = None
 
     def runs(self, stage: Stage) -> bool:
         """Whether both sides of a stage loaded."""
@@ -115,6 +119,9 @@ def prepare_plan(
         pack = open_golden(plan)
         stack.callback(pack.close)
         plan = _with_labels(plan, pack)
+        calibration = open_calibration(plan)
+        if calibration is not None:
+            stack.callback(calibration.close)
         contracts = input_contracts(plan, pack.inputs)
         runners, failures = _load(plan, pack, selected, stack, callables or {})
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
@@ -143,7 +150,7 @@ def prepare_plan(
         )
         if rows is not None:
             blocks = [b for b in blocks if not rows.isdisjoint(b.ordinals().tolist())]
-        return Preparation(prepared, selected, blocks, failures, stack.pop_all())
+        return Preparation(prepared, selected, blocks, failures, stack.pop_all(), calibration)
     raise AssertionError("unreachable")
 
 

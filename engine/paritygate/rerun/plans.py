@@ -61,8 +61,9 @@ def plan_beside(run: FinishedRun) -> Plan:
 
 
 def _plan_data(run: FinishedRun) -> dict[str, Any]:
-    """The plan that ran, without the checks of runners against themselves."""
+    """The plan that ran, without the checks of runners against themselves and of calibration."""
     data = read_plan(run.folder / PLAN_FILE)
+    data.pop("calibration", None)
     data.pop("batch_coupling", None)
     return {**data, "check_samples": 0} if "check_samples" in data else data
 

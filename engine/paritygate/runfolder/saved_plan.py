@@ -26,6 +26,9 @@ def saved_plan(plan: Plan, golden: Sequence[Path]) -> bytes:
 
     data = plan.canonical()
     data["golden"] = [str(path.absolute()) for path in golden]
+    if plan.calibration:
+        files = find_files(plan.calibration, plan.folder)
+        data["calibration"] = [str(path.absolute()) for path in files]
     data["runners"] = {
         name: _absolute(table, plan.folder) for name, table in data["runners"].items()
     }

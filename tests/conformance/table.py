@@ -14,6 +14,7 @@ from tests.conformance import (
     rows_live,
     rows_packs,
     rows_replay,
+    rows_runtimes,
     rows_shapes,
     rows_structure,
     rows_values,
@@ -106,6 +107,11 @@ KINDS: dict[str, Kind] = {
         "Silent provider fallback",
         "The accelerator isn't used, everything runs on the CPU, and the numbers agree.",
     ),
+    "runtime": Kind(
+        "A runtime changes what a model says",
+        "Rewrites that aren't equal, threads, batches, conversions that lose NaN, float16 that is "
+        "calculated in float32: seen in released versions, under the same model file.",
+    ),
     "ships": Kind(
         "What was checked isn't what ships",
         "Both sides are one thing, or settings are changed for the check.",
@@ -145,6 +151,7 @@ ROWS: tuple[Case, ...] = (
     *rows_shapes.ROWS,
     *rows_packs.ROWS,
     *rows_dtypes.ROWS,
+    *rows_runtimes.ROWS,
 )
 
 NOT_YET: dict[str, str] = {

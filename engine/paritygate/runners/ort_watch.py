@@ -112,14 +112,13 @@ class PlacementWatch:
         return _as_fed(theirs, array)
 
     def conclude(self, inference: Any) -> Concluded:
-        """Wait for what was observed, and look at the session again; the same each time.
+        """Wait for what was observed, and look at the session again; once a batch has run.
 
         Args:
             inference: the session that was judged.
         """
         with self._lock:
-            if self._concluded is None:
-                self._concluded = self._conclude(inference)
+            self._concluded = self._conclude(inference)
             return self._concluded
 
     def _conclude(self, inference: Any) -> Concluded:

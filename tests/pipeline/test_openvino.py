@@ -210,3 +210,9 @@ def test_a_nan_that_becomes_0_holds(tmp_path: Path) -> None:
     summary = run(tmp_path, 1)
     assert codes(summary) == ["nonfinite.mismatch"]
     assert summary["reasons"][0]["ids"] == [1]
+
+
+def test_doctor_runs_a_model_on_it(tmp_path: Path) -> None:
+    done = command(tmp_path, "doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"ok +{OPENVINO} +runs a small model", done.stdout), done.stdout

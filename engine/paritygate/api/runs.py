@@ -249,7 +249,7 @@ def doctor() -> list[tuple[Status, str, str]]:
         lines.append(("fail", "onnxruntime build", problem))
     else:
         lines.append(("ok", "onnxruntime build", ", ".join(f"{n} {v}" for n, v in builds.items())))
-        lines.append(_providers())
+        lines += _providers()
     lines.append(_kernels())
     cpu = describe_cpu()
     lines.append(("note", "processor", f"{cpu['model']}, {cpu['usable_cores']} usable cores"))
@@ -258,12 +258,18 @@ def doctor() -> list[tuple[Status, str, str]]:
     return lines
 
 
-def _providers() -> tuple[Status, str, str]:
+def _providers() -> Iterator[tuple[Status, str, str]]:
     try:
         import onnxruntime
     except ImportError as e:
-        return "fail", "providers", f"onnxruntime can't be imported: {e}"
-    return "ok", "providers", ", ".join(onnxruntime.get_available_providers())
+        yield "fail", "providers", f"onnxruntime can't be imported: {e}"
+        return
+    from paritygate.runners.ort_doctor import probe_providers
+
+    names = onnxruntime.get_available_providers()
+    yield "ok", "providers", ", ".join(names)
+    for name, takes_nodes, sentence in probe_providers(names):
+        yield "ok" if takes_nodes else "note", name, sentence
 
 
 def _kernels() -> tuple[Status, str, str]:

@@ -180,3 +180,20 @@ def set_external(tensor: Any, location: str, length: int, offset: int = 0) -> No
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         entry = tensor.external_data.add()
         entry.key, entry.value = key, str(value)
+
+
+def mapped_table(path: Path, rows: int = 256, width: int = 1024) -> np.ndarray:
+    """`y = table[x]`, x: int64 `(batch,)`; the table lies in `table.bin`, which stays mapped."""
+    table = np.arange(rows * width, dtype=np.float32).reshape(rows, width)
+    path.with_name("table.bin").write_bytes(table.tobytes())
+    save_model(
+        path,
+        [helper.make_node("Gather", ["table", "x"], ["y"], axis=0)],
+        {"x": (TensorProto.INT64, ["batch"])},
+        {"y": (FLOAT, ["batch", width])},
+        {"table": table},
+    )
+    model = onnx.load(path)
+    set_external(model.graph.initializer[0], "table.bin", table.nbytes)
+    path.write_bytes(model.SerializeToString())
+    return table

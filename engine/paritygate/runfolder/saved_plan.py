@@ -56,6 +56,11 @@ def _absolute(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     moved = dict(table)
     if isinstance(moved.get("model"), str):
         moved["model"] = str((folder / moved["model"]).absolute())
+    if moved.get("custom_op_libraries"):
+        moved["custom_op_libraries"] = [
+            {**library, "path": str((folder / library["path"]).absolute())}
+            for library in moved["custom_op_libraries"]
+        ]
     if moved.get("path") is not None:
         paths = [moved["path"]] if isinstance(moved["path"], str) else moved["path"]
         try:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from paritygate.admission.admit import Admitted
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError
 from paritygate.runners.base import (
@@ -126,8 +125,9 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     )
     runner.watched = artifacts.watched
     settings = _settings(options, loaded, wiring, size)
+    settings["custom_op_libraries"] = [library.sha256 for library in artifacts.libraries]
     text = canonical_json(["onnxruntime", model.identity.digest, settings])
-    facts = {**_model_facts(options, model), **settings, **loaded.facts}
+    facts = {**settings, **_file_facts(options, artifacts), **loaded.facts}
     facts["precision"] = model.precision
     facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
     facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
@@ -160,8 +160,11 @@ def _settings(
     }
 
 
-def _model_facts(options: Options, model: Admitted) -> dict[str, object]:
+def _file_facts(options: Options, artifacts: Artifacts) -> dict[str, object]:
+    model, libraries = artifacts.model, artifacts.libraries
     identity = model.identity
+    beside = sum(file.bytes for file in identity.files)
+    loaded = sum(library.bytes for library in libraries)
     return {
         "model": {
             "path": options.model,
@@ -171,9 +174,13 @@ def _model_facts(options: Options, model: Admitted) -> dict[str, object]:
             "external_data": [asdict(file) for file in identity.files],
             **model.facts.to_json(),
         },
+        "custom_op_libraries": [
+            {"path": named.path, "sha256": library.sha256, "bytes": library.bytes}
+            for named, library in zip(options.custom_op_libraries, libraries, strict=True)
+        ],
         "staging": {
-            "bytes": identity.bytes + sum(file.bytes for file in identity.files),
+            "bytes": identity.bytes + beside + loaded,
             "method": "reflink" if model.is_clone else "copy",
-            "seconds": model.seconds,
+            "seconds": model.seconds + sum(library.seconds for library in libraries),
         },
     }

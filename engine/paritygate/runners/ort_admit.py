@@ -9,11 +9,11 @@ from typing import cast
 
 from paritygate.admission.admit import Admitted, admit_model
 from paritygate.admission.errors import AdmissionError
-from paritygate.admission.staging import Held
+from paritygate.admission.staging import Held, StagedFile, stage_file
 from paritygate.core.digest import Watched
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import PrepareContext, RunnerSpec
-from paritygate.runners.ort_options import Options
+from paritygate.runners.ort_options import CustomOpLibrary, Options
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,17 @@ class Artifacts:
 
     Attributes:
         model: the model's copy, with what is known of it.
+        libraries: copies of the libraries of custom operators, as the plan orders them.
     """
 
     model: Admitted
+    libraries: tuple[StagedFile, ...] = ()
 
     @property
     def watched(self) -> tuple[Watched, ...]:
         """All original files as they were when they were copied."""
-        return self.model.watched
+        of_libraries = (watched for library in self.libraries for watched in library.watched)
+        return (*self.model.watched, *of_libraries)
 
 
 def admit(spec: RunnerSpec, context: PrepareContext) -> Held[Artifacts]:
@@ -47,6 +50,10 @@ def admit(spec: RunnerSpec, context: PrepareContext) -> Held[Artifacts]:
         )
     with ExitStack() as stack:
         try:
+            libraries = [
+                stack.enter_context(_stage_library(context.folder, library))
+                for library in options.custom_op_libraries
+            ]
             model = stack.enter_context(admit_model(path, check=context.check_models))
         except AdmissionError as e:
             raise RunnerLoadError(
@@ -55,8 +62,17 @@ def admit(spec: RunnerSpec, context: PrepareContext) -> Held[Artifacts]:
                 is_plan_fault=e.is_machine_fault,
                 code=e.code,
             ) from None
-        return Held(Artifacts(model.value), stack.pop_all().close)
+        found = Artifacts(model.value, tuple(held.value for held in libraries))
+        return Held(found, stack.pop_all().close)
     raise AssertionError("unreachable")
+
+
+def _stage_library(folder: Path, library: CustomOpLibrary) -> Held[StagedFile]:
+    try:
+        return stage_file(folder / library.path, library.sha256)
+    except AdmissionError as e:
+        text = f"custom operator library {e}"
+        raise AdmissionError(text, e.code, is_machine_fault=True) from None
 
 
 def _no_file(path: Path) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from paritygate.admission.admit import Admitted
+from paritygate.admission.staging import StagedFile
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_admit import Artifacts
+from paritygate.runners.ort_operators import advise_on_operators
 from paritygate.runners.ort_options import CPU, Options
 from paritygate.runners.ort_placement import AssignedNode, find_misplaced
 from paritygate.runners.ort_text import shorten, whole_text
@@ -93,7 +94,7 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
         removed = os.environ.pop(_CONFIG_FROM_MODEL, None)
         if removed is not None:
             facts["environment_ignored"] = [f"{_CONFIG_FROM_MODEL}={removed}"]
-        session = _create(runner, ort, artifacts.model, options)
+        session = _create(runner, ort, artifacts, options)
     load_s = time.perf_counter() - started
     in_force = tuple(session.get_providers())
     assigned = _assigned_nodes(session)
@@ -112,7 +113,7 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
         findings=find_misplaced(runner, requested, in_force, assigned, options.allowed_fallback),
         facts=facts,
         assigned=assigned,
-        request=_request(artifacts.model, ort, options),
+        request=_request(artifacts, ort, options),
         load_s=load_s,
     )
 
@@ -159,14 +160,15 @@ def _check_providers(runner: str, ort: Any, requested: Sequence[str]) -> None:
     )
 
 
-def _create(runner: str, ort: Any, model: Admitted, options: Options) -> Any:
+def _create(runner: str, ort: Any, artifacts: Artifacts, options: Options) -> Any:
+    model = artifacts.model
     keywords: dict[str, Any] = {}
     if options.disabled_optimizers:
         keywords["disabled_optimizers"] = list(options.disabled_optimizers)
     try:
         session = ort.InferenceSession(
             os.fspath(model.path),
-            _session_options(ort, options),
+            _session_options(ort, options, artifacts.libraries),
             providers=[(p.name, dict(p.options)) for p in options.providers],
             enable_fallback=0,
             **keywords,
@@ -176,10 +178,11 @@ def _create(runner: str, ort: Any, model: Admitted, options: Options) -> Any:
         text = model.in_words_of_the_plan(whole_text(e))
         is_option = "provider option" in text.lower()
         code = "placement.downgraded" if "fallback to CPU EP has been" in text else None
+        advice = advise_on_operators(runner, text, artifacts)
         raise RunnerLoadError(
             runner,
             f"runner {runner!r}: ONNX Runtime {ort.__version__} doesn't load {model.source}: "
-            f"{shorten(text)}",
+            f"{shorten(text)}{advice}",
             is_plan_fault=is_option,
             code=code,
             detail=text,
@@ -187,7 +190,7 @@ def _create(runner: str, ort: Any, model: Admitted, options: Options) -> Any:
     return session
 
 
-def _session_options(ort: Any, options: Options) -> Any:
+def _session_options(ort: Any, options: Options, libraries: Sequence[StagedFile]) -> Any:
     made = ort.SessionOptions()
     made.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(ort, options))
     made.intra_op_num_threads = options.intra_op_num_threads
@@ -196,6 +199,8 @@ def _session_options(ort: Any, options: Options) -> Any:
     made.log_severity_level = 4  # what is raised says it, and says it once
     for key, value in options.config_entries().items():
         made.add_session_config_entry(key, value)
+    for library in libraries:
+        made.register_custom_ops_library(os.fspath(library.path))
     made.add_session_config_entry(RECORD_PLACEMENT, "1")
     return made
 
@@ -218,10 +223,10 @@ def _level(ort: Any, options: Options) -> str:
     return name if hasattr(ort.GraphOptimizationLevel, name) else "ORT_ENABLE_ALL"
 
 
-def _request(model: Admitted, ort: Any, options: Options) -> dict[str, Any]:
+def _request(artifacts: Artifacts, ort: Any, options: Options) -> dict[str, Any]:
     """The session once more, in the words of `_observe.py`."""
     return {
-        "model": str(model.path.absolute()),
+        "model": str(artifacts.model.path.absolute()),
         "level": _level(ort, options),
         "mode": _MODES[options.execution_mode],
         "intra": options.intra_op_num_threads,
@@ -229,7 +234,7 @@ def _request(model: Admitted, ort: Any, options: Options) -> dict[str, Any]:
         "entries": {**options.config_entries(), RECORD_PLACEMENT: "1"},
         "providers": [[p.name, dict(p.options)] for p in options.providers],
         "disabled": list(options.disabled_optimizers),
-        "libraries": [],
+        "libraries": [str(library.path.absolute()) for library in artifacts.libraries],
     }
 
 

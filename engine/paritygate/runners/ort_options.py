@@ -6,6 +6,7 @@ those of its header of session option keys that its released builds (up to 1.31)
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
@@ -97,6 +98,7 @@ RESERVED = {
         "external data is read from the model's own folder"
     ),
 }
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 SPINNING = ("session.intra_op.allow_spinning", "session.inter_op.allow_spinning")
 
 
@@ -121,6 +123,29 @@ class Provider(RunnerOptions):
         return self
 
 
+class CustomOpLibrary(RunnerOptions):
+    """A library of operators: its code runs in this process, so the plan says which bytes."""
+
+    path: Annotated[StrictStr, Field(min_length=1)]
+    sha256: StrictStr = ""
+
+    @field_validator("sha256")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        if not _SHA256.fullmatch(value):
+            raise ValueError("is the library's digest, 64 hexadecimal digits as sha256sum prints")
+        return value.lower()
+
+    @model_validator(mode="after")
+    def _pinned(self) -> CustomOpLibrary:
+        if not self.sha256:
+            raise ValueError(
+                "needs sha256 = the library's digest: its code runs in this process, so the plan "
+                "says which bytes (sha256sum prints them)"
+            )
+        return self
+
+
 class Options(RunnerOptions):
     """`[runners.NAME]` of kind `onnxruntime`.
 
@@ -134,6 +159,7 @@ class Options(RunnerOptions):
         execution_mode: of the nodes.
         session_options: config entries by their full key.
         disabled_optimizers: optimisers that are left out, by name.
+        custom_op_libraries: shared libraries of operators, each with its digest.
         inputs: our name -> the model's, where they differ.
         outputs: our name -> the model's, where they differ.
         allowed_fallback: op types and names of nodes that may run on another provider than the
@@ -151,6 +177,7 @@ class Options(RunnerOptions):
     execution_mode: Literal["sequential", "parallel"] = "sequential"
     session_options: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     disabled_optimizers: tuple[StrictStr, ...] = ()
+    custom_op_libraries: tuple[CustomOpLibrary, ...] = ()
     inputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     allowed_fallback: tuple[StrictStr, ...] = ()

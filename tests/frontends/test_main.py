@@ -19,13 +19,13 @@ def test_help_lists_exactly_the_verbs_that_exist() -> None:
     assert result.exit_code == 0
     listed = result.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
     verbs = re.findall(r"^  (\S+)", listed, re.MULTILINE)
-    assert verbs == ["run", "compare", "check", "explain", "replay", "demo", "doctor"]
+    assert verbs == ["run", "compare", "check", "explain", "replay", "demo", "doctor", "pack"]
     assert "..." not in listed
     for code in ("0 release", "1 hold", "2 could not judge", "3 incomplete", "130 interrupted"):
         assert code in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize("verb", ["run", "compare", "check", "demo", "doctor"])
+@pytest.mark.parametrize("verb", ["run", "compare", "check", "pack", "demo", "doctor"])
 def test_each_verb_has_help(verb: str) -> None:
     assert invoke(verb, "--help").exit_code == 0
 

@@ -2,6 +2,7 @@
 
 from paritygate.api.arrays import assert_parity
 from paritygate.api.explaining import explain, find_latest
+from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.replaying import replay
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
@@ -13,15 +14,18 @@ from paritygate.core.errors import ParityError
 __all__ = [
     "CheckReport",
     "HoldError",
+    "PackReport",
     "ParityError",
     "RunResult",
     "assert_parity",
     "check",
+    "check_pack",
     "compare",
     "doctor",
     "explain",
     "find_latest",
     "load_plan",
+    "pack_digest",
     "plan_from_models",
     "plan_schema",
     "replay",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paritygate.core.digest import kept_digest
+from paritygate.golden.formats import open_file
 from paritygate.golden.leaves import SampleReader, Wanted
 from paritygate.golden.merkle import Proof, Tree, close_tree, prove
 
@@ -43,6 +44,20 @@ def content_digest(
             return close_tree(tree.leaves, tree.root())
 
         return kept_digest(f"{_KIND} {id_column}", reader.watched, make) if cache else make()
+
+
+def recorded_digest(paths: Sequence[Path], id_column: str = "sample_id") -> str:
+    """The digest that a pack of one file says it was written with; "": it says none.
+
+    Raises:
+        GoldenError: the file can't be read.
+    """
+    if len(paths) != 1:
+        return ""
+    source = open_file(paths[0], id_column)
+    found = (source.schema.metadata or {}).get(KEY.encode(), b"").decode(errors="replace")
+    source.close()
+    return found
 
 
 def prove_sample(

@@ -73,7 +73,7 @@ class OverlapCheck:
                 stack.enter_context(SampleReader(patterns, folder, wanted))
                 for patterns in (pack, other)
             ]
-            _check_inputs(*self._readers)
+            check_inputs(*self._readers)
             self._opened = stack.pop_all()
         self.watched = self._readers[1].watched
         self.samples = self._readers[1].samples
@@ -145,7 +145,12 @@ def describe_overlap(
     return Overlap(other.paths, other.samples, found.count, tuple(pairs))
 
 
-def _check_inputs(pack: SampleReader, other: SampleReader) -> None:
+def check_inputs(pack: SampleReader, other: SampleReader) -> None:
+    """Check that samples of one pack can be equal to samples of the other.
+
+    Raises:
+        GoldenError: `golden.missing_column`, `golden.empty` or `golden.schema`.
+    """
     ours, theirs = pack.input_types, other.input_types
     if not ours:
         told = f"{pack.paths[0]}: no column in.NAME, so that no sample can be found in another pack"

@@ -18,6 +18,7 @@ from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
 from paritygate_frontends.cli.ending import UsageError, is_json, output
 from paritygate_frontends.cli.explain import explain
+from paritygate_frontends.cli.pack import pack
 from paritygate_frontends.cli.replay import replay
 from paritygate_frontends.cli.run import run
 
@@ -88,6 +89,7 @@ for verb, short in (
 ):
     epilog = EXIT_CODES if verb in (run, compare, replay) else None
     app.command(short_help=short, epilog=epilog)(verb)
+app.add_typer(pack, name="pack", short_help="Look into packs of samples.")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,16 @@
+"""`paritygate pack`: verbs on packs of samples."""
+
+from __future__ import annotations
+
+import typer
+
+from paritygate_frontends.cli.pack_check import check
+
+pack = typer.Typer(
+    name="pack",
+    help="Look into packs of samples.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+pack.command("check", short_help="Read all of a pack; say what is in it.")(check)

@@ -1,0 +1,52 @@
+"""`paritygate pack check`: what is in a pack, and what it shares with another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paritygate_frontends.cli.ending import finish, output, print_json
+from paritygate_frontends.cli.options import Json
+
+
+def check(
+    pack: Annotated[list[str], typer.Argument(metavar="PACK...", help="Files or folders.")],
+    against: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OTHER", help="A pack that should share no sample. Repeatable."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="PLAN", help="Takes columns, contract and calibration from a plan."),
+    ] = None,
+    id_column: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Ids.")] = "sample_id",
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="Labels.")] = "label",
+    slices: Annotated[
+        list[str] | None,
+        typer.Option("--slice", metavar="COLUMN", help="Count its values. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read all of a pack: ids, tensors, labels, equal samples, content digest.
+
+    Ends with 0, with 1 where a run on it would hold, with 2 where none could begin.
+    """
+
+    def work() -> int:
+        from paritygate import api
+        from paritygate_frontends.report.checks import render_checks
+        from paritygate_frontends.report.screen import show
+
+        report = api.check_pack(
+            pack, against=against, plan=plan, id=id_column, label=label, slices=slices or ()
+        )
+        if json:
+            print_json(report.summary)
+        else:
+            with output():
+                show(render_checks([(status, "", text) for status, text in report.lines]))
+        return report.exit_code
+
+    finish(work, as_json=json)

@@ -1,0 +1,94 @@
+"""`paritygate pack`: what is said of a pack, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from tests.frontends.command import invoke
+from tests.packs import write_pack
+
+X = np.arange(18, dtype=np.float32).reshape(6, 3)
+
+
+def pack(folder: Path, name: str = "a.arrow", rows: slice = slice(None), first: int = 0) -> Path:
+    x = X[rows]
+    ids = [f"{name[0]}{first + i}" for i in range(len(x))]
+    sites = ["north", "south", None, "north", "north", "south"][: len(x)]
+    return write_pack(
+        folder / name, ids, {"x": x}, {"y": x[:, 0]}, label=range(len(x)), slices={"site": sites}
+    )
+
+
+def test_what_is_in_a_pack(tmp_path: Path) -> None:
+    result = invoke("pack", "check", pack(tmp_path), "--slice", "site")
+    assert result.exit_code == 0, result.output
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()]
+    assert ["ok", "6 samples in 1 file, string ids, none twice"] in lines
+    assert ["note", "column in.x: float32[batch, 3]"] in lines
+    assert ["note", "column out.y: float32[batch]"] in lines
+    assert [
+        "note",
+        "slice site: north 3 (50.0 %), south 2 (33.3 %), (null) 1 (16.7 %)",
+    ] in lines
+    assert any(line[1].startswith("content digest ") for line in lines)
+
+
+def test_samples_that_are_in_another_pack(tmp_path: Path) -> None:
+    ours, theirs = pack(tmp_path), pack(tmp_path, "b.arrow", slice(4, 6))
+    result = invoke("pack", "check", ours, "--against", theirs)
+    assert result.exit_code == 1
+    assert "evidence.calibration_overlap: 2 of 6 samples are also in" in result.stdout
+    assert "'a4' (there 'b0'), 'a5' (there 'b1')" in result.stdout
+    apart = invoke("pack", "check", pack(tmp_path, "c.arrow", slice(0, 4)), "--against", theirs)
+    assert apart.exit_code == 0, apart.output
+    assert "no sample is also in" in apart.stdout
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    twice = write_pack(tmp_path / "t.arrow", [1, 2, 3], {"x": X[[0, 1, 0]]})
+    result = invoke("pack", "check", twice, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["equal_inputs"] == {"count": 1, "first": [{"id": 3, "earlier_id": 1}]}
+    assert found["columns"] == [{"dtype": "float32", "name": "in.x", "shape": [3]}]
+    assert len(found["content_digest"]) == 64
+
+
+def test_ids_that_occur_twice(tmp_path: Path) -> None:
+    result = invoke("pack", "check", write_pack(tmp_path / "a.arrow", [7, 8, 7], {"x": X[:3]}))
+    assert result.exit_code == 2
+    assert "1 row repeats an id: 7 (rows 0 and 2)" in result.stdout
+
+
+def test_a_null_in_a_tensor(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    column = pa.array([[1.0, 2.0], [1.0, None]])
+    path = write_pack(tmp_path / "a.arrow", [1, 2], columns={"in.x": column})
+    result = invoke("pack", "check", path)
+    assert result.exit_code == 2
+    assert "golden.null_value" in result.stderr
+    assert "sample 2 (row 1): null at element 1" in result.stderr
+
+
+def test_a_plan_names_columns_contract_and_calibration(tmp_path: Path) -> None:
+    golden, calibration = pack(tmp_path), pack(tmp_path, "b.arrow", slice(5, 6))
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        f'golden = "{golden}"\ncalibration = "{calibration.name}"\nslices = ["site"]\n'
+        '[inputs.x]\nrange = [0.0, 10.0]\n[runners]\na = {kind = "null", echo = {y = "x"}}\n'
+        '[[stages]]\nreference = "a"\ncandidate = "a"\nself = true\ndefault = {atol = 0, rtol = 0}\n'
+    )
+    result = invoke("pack", "check", golden, "--plan", plan)
+    assert result.exit_code == 1
+    assert "input x: 3 samples break the plan's contract: 'a3', 'a4', 'a5'" in result.stdout
+    assert "1 of 6 samples is also in" in result.stdout
+    assert "slice site: north 3" in result.stdout
+
+
+def test_an_empty_pack_proves_nothing(tmp_path: Path) -> None:
+    result = invoke("pack", "check", write_pack(tmp_path / "a.arrow", [], {"x": X[:0]}))
+    assert result.exit_code == 1
+    assert "an empty pack proves nothing" in result.stdout

@@ -79,7 +79,8 @@ def test_a_plan_names_columns_contract_and_calibration(tmp_path: Path) -> None:
     plan.write_text(
         f'golden = "{golden}"\ncalibration = "{calibration.name}"\nslices = ["site"]\n'
         '[inputs.x]\nrange = [0.0, 10.0]\n[runners]\na = {kind = "null", echo = {y = "x"}}\n'
-        '[[stages]]\nreference = "a"\ncandidate = "a"\nself = true\ndefault = {atol = 0, rtol = 0}\n'
+        '[[stages]]\nreference = "a"\ncandidate = "a"\nself = true\n'
+        "default = {atol = 0, rtol = 0}\n"
     )
     result = invoke("pack", "check", golden, "--plan", plan)
     assert result.exit_code == 1
@@ -92,3 +93,21 @@ def test_an_empty_pack_proves_nothing(tmp_path: Path) -> None:
     result = invoke("pack", "check", write_pack(tmp_path / "a.arrow", [], {"x": X[:0]}))
     assert result.exit_code == 1
     assert "an empty pack proves nothing" in result.stdout
+
+
+def test_a_pack_is_built_and_checked(tmp_path: Path) -> None:
+    source = tmp_path / "t.csv"
+    source.write_text("key,a,b,site\nx,0.5,1,n\ny,0.25,2,s\n", encoding="utf-8")
+    path = tmp_path / "p.arrow"
+    args = ["--input", "f:float32=a,b", "--id", "key", "--keep", "site"]
+    result = invoke("pack", "build", source, "-o", path, *args)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(f"{path}: 2 samples, content digest ")
+    digest = result.stdout.split()[-1]
+    checked = invoke("pack", "check", path, "--slice", "site")
+    assert checked.exit_code == 0
+    assert f"content digest {digest}, as recorded when it was written" in checked.stdout
+    again = invoke("pack", "build", source, "-o", path, "--input", "f=c", "--id", "key")
+    assert again.exit_code == 2
+    assert "'c'" in again.stderr
+    assert invoke("pack", "check", path).exit_code == 0

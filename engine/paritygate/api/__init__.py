@@ -1,6 +1,7 @@
 """The one door to the engine."""
 
 from paritygate.api.arrays import assert_parity
+from paritygate.api.building import build_from, build_pack
 from paritygate.api.explaining import explain, find_latest
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
@@ -18,6 +19,8 @@ __all__ = [
     "ParityError",
     "RunResult",
     "assert_parity",
+    "build_from",
+    "build_pack",
     "check",
     "check_pack",
     "compare",

@@ -89,7 +89,7 @@ for verb, short in (
 ):
     epilog = EXIT_CODES if verb in (run, compare, replay) else None
     app.command(short_help=short, epilog=epilog)(verb)
-app.add_typer(pack, name="pack", short_help="Look into packs of samples.")
+app.add_typer(pack, name="pack", short_help="Make packs of samples; look into them.")
 
 
 def _show_version(wanted: bool) -> None:

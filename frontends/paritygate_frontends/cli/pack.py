@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from paritygate_frontends.cli.pack_build import build
 from paritygate_frontends.cli.pack_check import check
 
 pack = typer.Typer(
     name="pack",
-    help="Look into packs of samples.",
+    help="Make packs of samples, and look into them.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+pack.command("build", short_help="Make a pack of tables or arrays.")(build)
 pack.command("check", short_help="Read all of a pack; say what is in it.")(check)

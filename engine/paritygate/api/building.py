@@ -1,0 +1,173 @@
+"""Packs made of tables, arrays and samples in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from paritygate.core.dtypes import DTYPES
+from paritygate.core.errors import GoldenError, PlanError, Problem
+from paritygate.core.problems import did_you_mean
+from paritygate.golden.build import ID, Built, Piece, Take, build
+from paritygate.golden.build_samples import pieces_of
+from paritygate.golden.files import find_files
+from paritygate.golden.read_tables import names_of, read_table
+
+Where = str | PathLike[str]
+
+_SPEC = re.compile(r"(?P<name>[^:=]+)(?::(?P<dtype>\w+))?=(?P<columns>.+)")
+
+
+def build_pack(
+    path: Where,
+    samples: Iterable[Mapping[str, Any]],
+    *,
+    make_ids: bool = False,
+    varying: Sequence[str] = (),
+) -> Built:
+    """Write samples as a pack, a few MiB at a time.
+
+    Args:
+        path: of the Arrow file; it appears when it is complete and has been read as a whole.
+        samples: dicts with the columns of a pack: `sample_id`, arrays of one sample as `in.NAME`
+            and `out.NAME` in the model's own dtype, `label` and any others.
+        make_ids: number the samples from 0, in place of `sample_id`.
+        varying: columns whose samples may differ in shape.
+
+    Raises:
+        GoldenError: with number and column, a sample that can't be in a pack.
+        FolderError: the file can't be written.
+    """
+    pieces = pieces_of(samples, varying, "sample")
+    first = next(pieces, None)
+    if first is None:
+        raise GoldenError("no sample was given", "golden.empty")
+    names = [name for name in first.rows.schema.names if name != ID or not make_ids]
+    if ID not in names and not make_ids:
+        raise GoldenError(
+            f"the samples have no {ID!r}; give each an id, or make_ids=True for 0, 1, ...",
+            "golden.missing_column",
+        )
+    takes = [Take(name, (name,)) for name in names]
+    return build(Path(path), _chain(first, pieces), takes, make_ids)
+
+
+def build_from(
+    path: Where,
+    sources: Where | Sequence[Where],
+    *,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    id: str | None = None,
+    label: str | None = None,
+    keep: Sequence[str] = (),
+    make_ids: bool = False,
+) -> Built:
+    """Write a pack from Arrow, Parquet or CSV files, `.npz` files or folders of `.npy` files.
+
+    Args:
+        path: of the Arrow file; it appears when it is complete and has been read as a whole.
+        sources: files, folders or globs, all with the same columns, one after another.
+        inputs: `NAME=COLUMN`; `NAME=A,B,C` puts columns side by side on a last axis, `NAME=A,` one;
+            `NAME:float32=A,B` casts them. None: columns that are called `in.NAME`, or all arrays.
+        outputs: the same; none: columns that are called `out.NAME`.
+        id: column of the ids; none: `sample_id`.
+        label: column of the labels; none: `label`, if there.
+        keep: further columns, such as those of slices.
+        make_ids: number the samples from 0, where the sources have no ids.
+
+    Raises:
+        PlanError: an option that can't be read.
+        GoldenError: with source, row and column, what can't be in a pack.
+        FolderError: the file can't be written.
+    """
+    files = _sources([sources] if isinstance(sources, str | PathLike) else list(sources))
+    have = names_of(files[0])
+    takes = [
+        *_ids(files[0], have, id, make_ids),
+        *_tensors(files[0], have, inputs, "in."),
+        *_tensors(files[0], have, outputs, "out."),
+        *_others(have, label, keep),
+    ]
+    columns = list(dict.fromkeys(column for take in takes for column in take.columns))
+    dtypes = {c: take.dtype for take in takes for c in take.columns if take.dtype is not None}
+    pieces = (piece for file in files for piece in read_table(file, columns, dtypes))
+    return build(Path(path), pieces, takes, make_ids)
+
+
+def _chain(first: Piece, more: Iterator[Piece]) -> Iterator[Piece]:
+    yield first
+    yield from more
+
+
+def _sources(patterns: Sequence[Where]) -> list[Path]:
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(pattern)
+        is_arrays = path.is_dir() and any(path.glob("*.npy"))
+        found += [path] if is_arrays else find_files([str(pattern)], Path.cwd())
+    if not found:
+        raise GoldenError("no source is named", "golden.no_match")
+    return found
+
+
+def _ids(source: Path, have: Sequence[str], id_: str | None, make_ids: bool) -> list[Take]:
+    if make_ids:
+        if id_ is not None:
+            told = "give either the column of the ids or make_ids, not both"
+            raise PlanError([Problem("--id", told)], "pack build")
+        return []
+    column = id_ or ID
+    if column not in have:
+        raise GoldenError(
+            f"{source}: no id column {column!r}{did_you_mean(column, list(have))}; name it by --id "
+            "COLUMN, or number the samples by --make-ids",
+            "golden.missing_column",
+        )
+    return [Take(ID, (column,))]
+
+
+def _tensors(source: Path, have: Sequence[str], specs: Sequence[str], prefix: str) -> list[Take]:
+    if specs:
+        return [parse_take(spec, prefix) for spec in specs]
+    named = [Take(name, (name,)) for name in have if name.startswith(prefix)]
+    if named or prefix != "in.":
+        return named
+    if source.is_dir() or source.suffix.lower() == ".npz":
+        is_other = (ID, "label")
+        return [
+            Take(f"in.{name}", (name,))
+            for name in have
+            if name not in is_other and not name.startswith("out.")
+        ]
+    return []
+
+
+def _others(have: Sequence[str], label: str | None, keep: Sequence[str]) -> Iterator[Take]:
+    if label is not None or "label" in have:
+        yield Take("label", (label or "label",))
+    for name in keep:
+        yield Take(name, (name,))
+
+
+def parse_take(spec: str, prefix: str) -> Take:
+    """`NAME[:DTYPE]=COLUMN[,COLUMN...]` as a column of the pack.
+
+    Raises:
+        PlanError: it isn't that.
+    """
+    found = _SPEC.fullmatch(spec)
+    option = "--input" if prefix == "in." else "--output"
+    if found is None:
+        told = f"{spec!r}: write NAME=COLUMN, NAME=A,B,C or NAME:float32=A,B,C"
+        raise PlanError([Problem(option, told)], "pack build")
+    dtype = found["dtype"]
+    if dtype is not None and dtype not in DTYPES:
+        hint = did_you_mean(dtype, list(DTYPES))
+        raise PlanError([Problem(option, f"{dtype!r} is no dtype{hint}")], "pack build")
+    columns = found["columns"].split(",")
+    names = tuple(name for name in columns if name)
+    return Take(prefix + found["name"], names, dtype, is_stacked=len(columns) > 1)

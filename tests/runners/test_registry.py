@@ -42,21 +42,25 @@ def problems_of(table: object) -> list[str]:
         ({"kind": "recorded"}, "recorded"),
         ({"kind": "onnxruntime", "model": "m.bin"}, "onnxruntime"),
         ({"kind": "null", "echo": {"y": "x"}}, "null"),
+        ("m.pt", "torch"),
+        ("m.PT2", "torch"),
+        ({"model": "m.pth", "batch_size": 2}, "torch"),
+        ({"factory": "net:build", "weights": "w.safetensors"}, "torch"),
     ],
 )
 def test_kind(table: object, kind: str) -> None:
     assert spec_of(table).kind == kind
 
 
-@pytest.mark.parametrize("path", ["m.pt", "m.pt2", "m.tflite", "m.xyz", "m"])
+@pytest.mark.parametrize("path", ["m.pb", "m.tflite", "m.xyz", "m"])
 def test_unknown_files(path: str) -> None:
     with pytest.raises(ValueError, match=r"\.onnx \(onnxruntime\)"):
         infer_kind(path)
     assert problems_of(path)[0].startswith("runners.int8: ")
 
 
-def test_pytorch_is_named() -> None:
-    assert "PyTorch files (.pt) aren't supported in this version" in problems_of("m.pt")[0]
+def test_later_files_are_named() -> None:
+    assert "LiteRT files (.tflite) aren't supported in this version" in problems_of("m.tflite")[0]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,26 @@ def test_pytorch_is_named() -> None:
         (3, "runners.int8: is a path or a table, not int"),
         ({}, "runners.int8: says neither a kind nor any of model (onnxruntime)"),
         ({"kind": "onnxruntme", "model": "m"}, "runners.int8.kind: 'onnxruntme' isn't known; did"),
-        ({"kind": "torch", "model": "m"}, "known: onnxruntime, recorded, python, null"),
+        (
+            {"kind": "torhc", "model": "m"},
+            "runners.int8.kind: 'torhc' isn't known; did you mean 'to",
+        ),
+        ({"kind": "litert", "model": "m"}, "known: onnxruntime, recorded, python, torch, null"),
+        (
+            {"kind": "torch"},
+            "give either model (a TorchScript file or an exported program) or fact",
+        ),
+        ({"model": "m.pt", "factory": "a:b"}, "give either model"),
+        ({"factory": "ab"}, "runners.int8.factory: write it as 'module:function'"),
+        ({"model": "m.pt", "weights": "w"}, "weights need a factory"),
+        ({"factory": "a:b", "weights_key": "w"}, "weights_key is of a file of weights"),
+        ({"factory": "a:b", "sha256": "0" * 64}, "sha256 is of model or weights"),
+        ({"model": "m.pt", "sha256": "0"}, "runners.int8.sha256"),
+        ({"model": "m.pt", "device": "gpu"}, 'runners.int8.device: is "cpu", "cuda" or "cuda:N"'),
+        ({"model": "m.pt", "outputs": ["a", "a"]}, "names an output twice"),
+        ({"model": "m.pt", "outputs": {"a": "x", "b": "x"}}, "same tensor of the program 'x'"),
+        ({"model": "m.pt", "inputs": {"a": "x", "b": "x"}}, "same tensor of the program 'x'"),
+        ({"model": "m.pt", "treads": 1}, "runners.int8.treads: isn't a known key"),
         ({"kind": 3}, "runners.int8.kind: is the name of a kind"),
         ({"model": 3}, "runners.int8.model: is text (found 3)"),
         ({"kind": "onnxruntime"}, "runners.int8.model: is missing"),

@@ -35,6 +35,9 @@ def _allow_views(properties: dict[str, Any], definitions: dict[str, Any]) -> Non
     view = View.model_json_schema(ref_template="#/$defs/{model}")
     definitions["View"] = view
     outputs = properties["outputs"]
+    tables = [given for given in outputs.get("anyOf", ()) if given.get("type") == "object"]
+    if tables:
+        (outputs,) = tables
     entry = outputs.get("additionalProperties")
     if entry is None:
         table = {"type": "object", "additionalProperties": {"$ref": "#/$defs/View"}}

@@ -19,6 +19,7 @@ from paritygate.core.tensors import Array
 from paritygate.golden.write import PackWriter, tensor_batch
 from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.prepare import CallableRunner
+from paritygate.runners.torch_load import is_program, is_tensor
 
 RunnerLike = str | Path | Mapping[str, Any] | Callable[..., Any]
 Inputs = Mapping[str, Any]
@@ -43,18 +44,21 @@ def verify(
     """Run both sides on the same inputs and judge every output element and every decision.
 
     Args:
-        ref: a model path, a runner table as in a plan, or a callable that maps a dict of arrays
-            to a dict of named arrays.
+        ref: a model path, a runner table as in a plan, a callable that maps a dict of arrays
+            to a dict of named arrays; or an `nn.Module` or `ExportedProgram` as it is, whose inputs
+            are named as its forward names them. It is evaluated where its parameters are, and its
+            training flags are put back.
         cand: the same for the candidate.
-        inputs: name -> array `(batch, ...)`; or a list of such dicts, each run as one batch of its
-            own size (zeros, ones, other batch sizes, scaled values).
+        inputs: name -> array or tensor `(batch, ...)`; or a list of such dicts, each run as one
+            batch of its own size (zeros, ones, other batch sizes, scaled values).
         atol: absolute tolerance for float outputs; others are exact.
         rtol: relative to the reference.
         nonfinite: "fail", or "match": the same class and sign in the same place is equal.
         tolerances: output -> `{atol, rtol, ...}` as in a plan, in place of the default.
         decisions: name -> `{output, bands | argmax | ...}` as in a plan; or rules
             `"OUTPUT: accept < 0.2 <= review"`.
-        outputs: names of the outputs of callables that return a plain array or a sequence.
+        outputs: names of the outputs of callables and modules that return a plain array or tensor,
+            or a sequence.
         out: parent of a run folder; None leaves none.
 
     Returns:
@@ -82,7 +86,7 @@ def verify(
             threads=1,
             cuts=tuple(n for n in sizes if n),
             callables={
-                name: CallableRunner(side, names)
+                name: CallableRunner(side, names, is_program=is_program(side))
                 for name, side in (("reference", ref), ("candidate", cand))
                 if callable(side)
             },
@@ -125,6 +129,8 @@ def _names(outputs: str | Sequence[str]) -> tuple[str, ...]:
 def _runner(given: RunnerLike) -> Any:
     if isinstance(given, Path):
         return str(given)
+    if is_program(given):
+        return {"kind": "torch", "factory": "verify:module"}
     if callable(given):
         return {"kind": "python", "call": "verify:callable"}
     return given
@@ -170,6 +176,10 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
 
 def _array(value: Any) -> Array:
     """An array as it is, NumPy's own texts as objects."""
+    if is_tensor(value):
+        from paritygate.runners.torch_arrays import to_array
+
+        return to_array(value, copy=True)
     array = np.asarray(value)
     return array.astype(object) if array.dtype.kind in "UT" else array
 

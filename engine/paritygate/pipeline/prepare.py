@@ -33,15 +33,17 @@ DEFAULT_LABEL = "label"
 
 @dataclass(frozen=True)
 class CallableRunner:
-    """A function object as a runner.
+    """A function object, or a program of torch, as a runner.
 
     Attributes:
         function: takes a dict of read-only arrays, returns a dict of arrays.
         outputs: names of its outputs, where it returns a plain array.
+        is_program: it is an `nn.Module` or an `ExportedProgram`, which takes tensors.
     """
 
     function: Callable[..., Any]
     outputs: tuple[str, ...] = ()
+    is_program: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,10 @@ def _load(
     runners, failed = prepare_all(specs, context)
     for name in names:
         if name in callables:
-            runners[name] = _callable_runner(name, callables[name], plan, context)
+            try:
+                runners[name] = _callable_runner(name, callables[name], plan, context)
+            except RunnerLoadError as e:
+                failed.append(e)
     for runner in runners.values():
         stack.callback(runner.close)
     for error in failed:
@@ -308,9 +313,14 @@ def _check_constants(plan: Plan, runners: Mapping[str, Runner]) -> None:
 def _callable_runner(
     name: str, given: CallableRunner, plan: Plan, context: PrepareContext
 ) -> Runner:
+    dim = plan.table.dims.batch
+    if given.is_program:
+        from paritygate.runners.torch import runner_of_object
+
+        size = dim.largest if dim is not None else None
+        return runner_of_object(name, given.function, given.outputs, size, context)
     from paritygate.runners.python import PythonRunner
 
-    dim = plan.table.dims.batch
     return PythonRunner.from_callable(
         name,
         given.function,

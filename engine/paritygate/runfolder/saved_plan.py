@@ -54,8 +54,9 @@ def _names_labels(key: str, value: object) -> bool:
 def _absolute(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """A runner's table with its files as absolute paths; those of a pattern one by one."""
     moved = dict(table)
-    if isinstance(moved.get("model"), str):
-        moved["model"] = str((folder / moved["model"]).absolute())
+    for key in ("model", "weights"):
+        if isinstance(moved.get(key), str):
+            moved[key] = str((folder / moved[key]).absolute())
     if moved.get("custom_op_libraries"):
         moved["custom_op_libraries"] = [
             {**library, "path": str((folder / library["path"]).absolute())}

@@ -7,14 +7,15 @@ of four features, in batches of four.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from paritygate.core.tensors import Array
-from paritygate.runners.ort_answer import Answerer
 from paritygate.runners.ort_wiring import Wiring
+
+Answer = Callable[[Any, Sequence[Array]], dict[str, Array]]
 
 _TEXT_LIMIT = 300
 # Of the largest value: what another place in the batch may change.
@@ -30,7 +31,7 @@ class BatchProbe:
     given the same samples in another order, and the answers must move along.
     """
 
-    def __init__(self, wiring: Wiring, device: str, answer: Answerer) -> None:
+    def __init__(self, wiring: Wiring, device: str, answer: Answer) -> None:
         self._wiring = wiring
         self._answer = answer
         self._looks_at_all = device == "cpu" or wiring.fixed_batch is not None

@@ -16,11 +16,11 @@ from paritygate.core.dtypes import DTYPES, HALF_BYTES, NARROW_FLOATS, numpy_dtyp
 from paritygate.core.tensors import Array
 
 BRIDGED = (*(name for name in NARROW_FLOATS if name != "float16"), *HALF_BYTES)
-_ONNX_NAMES = {name: name.replace("float8_", "float8") for name in DTYPES} | {
+ONNX_NAMES = {name: name.replace("float8_", "float8") for name in DTYPES} | {
     "float32": "float",
     "float64": "double",
 }
-DTYPE_OF = {onnx: ours for ours, onnx in _ONNX_NAMES.items()}
+DTYPE_OF = {onnx: ours for ours, onnx in ONNX_NAMES.items()}
 
 
 def to_value(array: Array, dtype: str) -> Any:
@@ -79,4 +79,4 @@ def element_type(dtype: str) -> int:
     """ONNX's number of a dtype."""
     from onnx import TensorProto
 
-    return int(TensorProto.DataType.Value(_ONNX_NAMES[dtype].upper()))
+    return int(TensorProto.DataType.Value(ONNX_NAMES[dtype].upper()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name
 from paritygate.core.errors import RunnerLoadError
@@ -13,9 +13,27 @@ from paritygate.core.tensors import Array, ColumnSpec, TensorSpec
 from paritygate.runners.base import PrepareContext
 from paritygate.runners.layout import Axis, Layout, first_sample_axis
 from paritygate.runners.ort_border import OutputForm, form_of
-from paritygate.runners.ort_load import Loaded
-from paritygate.runners.ort_options import Options
 from paritygate.runners.ort_types import BRIDGED
+
+
+class _Mapped(Protocol):
+    """What the plan says of a model: its file, its batch, and names where they differ."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def inputs(self) -> Mapping[str, str]: ...
+    @property
+    def outputs(self) -> Mapping[str, str]: ...
+
+
+class _Loaded(Protocol):
+    """A loaded model: a session that says what it takes and gives, as ONNX Runtime's does."""
+
+    @property
+    def session(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,7 @@ class Wiring:
         return self.outputs if is_known else None
 
 
-def wire_model(runner: str, options: Options, loaded: Loaded, context: PrepareContext) -> Wiring:
+def wire_model(runner: str, options: _Mapped, loaded: _Loaded, context: PrepareContext) -> Wiring:
     """Match a loaded model with what it will be fed.
 
     Raises:
@@ -276,7 +294,7 @@ def _can_bind(inputs: Iterable[TensorSpec], forms: Iterable[OutputForm]) -> bool
 
 
 def _refuse_unjudgeable(
-    runner: str, options: Options, gives: Mapping[str, Any], *, is_bound: bool
+    runner: str, options: _Mapped, gives: Mapping[str, Any], *, is_bound: bool
 ) -> None:
     bad = [f"{ours!r} is {n.type}" for ours, n in gives.items() if form_of(n.type) is None]
     told = f"dtypes that can: {', '.join(DTYPES)}. Export the model without it or with a cast"

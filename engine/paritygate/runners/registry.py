@@ -41,13 +41,11 @@ KINDS: Mapping[str, Kind] = {
     "onnxruntime": Kind("paritygate.runners.ort", "model", (".onnx",)),
     "recorded": Kind("paritygate.runners.recorded", "path", SUFFIXES),
     "python": Kind("paritygate.runners.python", "call"),
+    "torch": Kind("paritygate.runners.torch", "model", (".pt", ".pt2", ".pth", ".jit", ".ts")),
     "null": Kind("paritygate.runners.null", None),
 }
 _CALL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _LATER = {
-    ".pt": "PyTorch",
-    ".pt2": "PyTorch",
-    ".pth": "PyTorch",
     ".tflite": "LiteRT",
     ".pb": "TensorFlow",
     ".ort": "ORT format",
@@ -193,6 +191,8 @@ def _kind_of(where: str, options: dict[str, Any]) -> tuple[str | None, Problem |
         if not isinstance(kind, str):
             return None, Problem(f"{where}.kind", f"is the name of a kind (found {kind!r})")
         return None, Problem(f"{where}.kind", f"{kind!r} isn't known{did_you_mean(kind, KINDS)}")
+    if "factory" in options:
+        return "torch", None
     for key in ("model", "path", "call"):
         if key in options:
             return _infer(where, key, options[key])

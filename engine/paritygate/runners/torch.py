@@ -1,0 +1,364 @@
+"""Kind `torch`: TorchScript, exported programs, and modules that a factory makes.
+
+A module is put into evaluation mode and called in inference mode. Nothing is unpickled but tensors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+from paritygate.admission.errors import AdmissionError
+from paritygate.admission.staging import StagedFile, stage_file
+from paritygate.core.digest import canonical_json
+from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.runners.base import (
+    Finding,
+    Limits,
+    PrepareContext,
+    Runner,
+    RunnerSession,
+    RunnerSpec,
+)
+from paritygate.runners.python_identity import digest_of_module, identify_function
+from paritygate.runners.python_import import find_function, is_interrupt, tell_error
+from paritygate.runners.torch_load import describe_object, load_file
+from paritygate.runners.torch_module import describe_module, load_weights
+from paritygate.runners.torch_options import Options
+from paritygate.runners.torch_program import Program, ProgramError
+from paritygate.runners.torch_script import find_submodule
+from paritygate.runners.torch_session import Caller, TorchSession
+from paritygate.runners.torch_settings import Settings, SettingsError, acquire, describe_build
+from paritygate.runners.torch_wiring import TorchWiring, described_inputs, wire_program
+
+__all__ = ["Options", "TorchRunner", "prepare", "runner_of_object"]
+
+
+class TorchRunner(Runner):
+    """A program of torch that all threads share."""
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        wiring: TorchWiring,
+        limits: Limits,
+        held: ExitStack,
+    ) -> None:
+        super().__init__(
+            name,
+            "torch",
+            limits=limits,
+            inputs=wiring.base.inputs,
+            outputs=wiring.base.outputs if program.answers is not None else None,
+        )
+        self._caller: Caller | None = Caller(
+            program, wiring, limits.device, is_thread_safe=limits.thread_safe
+        )
+        self._seen = self._caller
+        self._wiring = wiring
+        self._held = held
+        self.layout = wiring.base.layout
+
+    def describe(self, identity: str, facts: dict[str, object]) -> None:
+        """Set what it is and what is known of it."""
+        self._identity = identity
+        self._facts = facts
+
+    def final_findings(self) -> tuple[Finding, ...]:
+        """All findings, with what the first batch has shown."""
+        return (*self.findings, *self._seen.findings)
+
+    def session(self) -> RunnerSession:
+        """A session for the calling thread."""
+        if self._caller is None:
+            raise RunnerError(f"runner {self.name!r} is closed")
+        return TorchSession(self, self._caller, self._wiring)
+
+    def close(self) -> None:
+        """Let go of the program and put the process's settings back."""
+        self._caller = None
+        self._held.close()
+
+
+def prepare(spec: RunnerSpec, context: PrepareContext) -> TorchRunner:
+    """Load a program, and match it with the pack.
+
+    Raises:
+        RunnerLoadError: torch isn't there, the file isn't what can be loaded without unpickling,
+            or the plan contradicts the program; `is_plan_fault` says on whose side the fault is.
+    """
+    options = cast(Options, spec.options)
+    torch = import_torch(spec.name)
+    with ExitStack() as held:
+        settings = _hold_settings(spec.name, options, held)
+        _check_device(spec.name, torch, options.device)
+        try:
+            program, source, what = _load(spec.name, options, context, held)
+            program.call.to(options.device)
+            wiring = wire_program(spec.name, what, options, program, context)
+        except ProgramError as e:
+            raise _refuse(spec.name, options, e) from None
+        except AdmissionError as e:
+            raise RunnerLoadError(
+                spec.name,
+                f"runner {spec.name!r}: {e}",
+                is_plan_fault=e.is_machine_fault,
+                code=e.code,
+            ) from None
+        runner = _make(spec.name, program, wiring, options, settings, held.pop_all())
+    runner.watched = tuple(w for file in source.files for w in file.watched)
+    runner.constant_names = frozenset(f.ours for f in wiring.fed if f.constant is not None)
+    told = {**_settings(torch, options, settings, wiring), "form": program.form}
+    text = canonical_json(["torch", source.unique, told])
+    facts = {**source.facts, **told, **program.facts, **_described(wiring)}
+    runner.describe(hashlib.sha256(text).hexdigest(), facts)
+    return runner
+
+
+def runner_of_object(
+    name: str,
+    given: Any,
+    outputs: tuple[str, ...],
+    batch_size: int | None,
+    context: PrepareContext,
+) -> TorchRunner:
+    """A runner of an `nn.Module`, a `ScriptModule` or an `ExportedProgram` as it is.
+
+    It runs where its parameters are; its training flags are put back when the runner is closed.
+
+    Raises:
+        RunnerLoadError: the inputs aren't what it takes, or it can't be judged.
+    """
+    import torch
+
+    options = Options(factory="verify:module", batch_size=batch_size, outputs=outputs)
+    with ExitStack() as held:
+        settings = _hold_settings(name, options, held)
+        try:
+            program = describe_object(given, held)
+            what = program.form
+            wiring = wire_program(name, what, options, program, context)
+        except ProgramError as e:
+            raise _refuse(name, options, e) from None
+        device = next((str(t.device) for t in _tensors(given)), "cpu")
+        options = options.model_copy(update={"device": device})
+        runner = _make(name, program, wiring, options, settings, held.pop_all())
+    told = {**_settings(torch, options, settings, wiring), "form": program.form}
+    text = canonical_json(["torch", id(given), told])
+    runner.describe(
+        hashlib.sha256(text).hexdigest(),
+        {"call": program.form, **told, **program.facts, **_described(wiring)},
+    )
+    return runner
+
+
+def import_torch(runner: str) -> Any:
+    """The torch module.
+
+    Raises:
+        RunnerLoadError: there is none.
+    """
+    try:
+        import torch
+    except Exception as e:  # a broken build raises anything
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r} needs torch, which can't be imported ({e}); install "
+            "'paritygate[torch]'",
+            is_plan_fault=True,
+        ) from None
+    return torch
+
+
+class _Source:
+    """What a program was loaded from.
+
+    Attributes:
+        unique: what makes it the same thing as another.
+        files: that were staged.
+        facts: of JSON types.
+    """
+
+    def __init__(
+        self, unique: list[object], files: list[StagedFile], facts: dict[str, object]
+    ) -> None:
+        self.unique = unique
+        self.files = files
+        self.facts = facts
+
+
+def _load(
+    runner: str, options: Options, context: PrepareContext, held: ExitStack
+) -> tuple[Program, _Source, str]:
+    if options.model is not None:
+        file = _stage(runner, "model", options.model, options.sha256, context.folder, held)
+        program = load_file(file.path, options.submodule, options.reset)
+        facts: dict[str, object] = {"model": _file_facts(options.model, file)}
+        unique: list[object] = [file.sha256, options.submodule, options.reset]
+        return program, _Source(unique, [file], facts), options.model
+    assert options.factory is not None
+    where = f"runners.{runner}.factory"
+    found = find_function(runner, where, options.factory, context.folder)
+    module = _call(runner, where, found.function)
+    source = digest_of_module(found.module)
+    facts = {"call": options.factory, "source_sha256": source}
+    files = []
+    if options.weights is not None:
+        file = _stage(runner, "weights", options.weights, options.sha256, context.folder, held)
+        load_weights(module, file.path, options.weights_key)
+        files.append(file)
+        parts = canonical_json([source, file.sha256, options.weights_key])
+        facts["weights"] = _file_facts(options.weights, file)
+        facts["digest"] = hashlib.sha256(parts).hexdigest()
+        facts["model"] = {"path": options.factory, "digest": facts["digest"]}
+    unique = [
+        *identify_function(found.module, found.attribute, found.function),
+        [[file.sha256 for file in files], options.weights_key, options.submodule, options.reset],
+    ]
+    module.eval()
+    program = describe_module(find_submodule(module, options.submodule), options.reset)
+    return program, _Source(unique, files, facts), options.factory
+
+
+def _stage(
+    runner: str, key: str, name: str, sha256: str | None, folder: Path, held: ExitStack
+) -> StagedFile:
+    path = folder / name
+    try:
+        is_file = path.is_file()
+        problem = "" if is_file else "isn't a file" if path.exists() else "no such file"
+    except OSError as e:  # a name that is too long
+        problem = f"can't be read ({e.strerror or e})"
+    if problem:
+        told = f"runner {runner!r}: {key} {path}: {problem}"
+        raise RunnerLoadError(runner, told, is_plan_fault=True)
+    staged = stage_file(path, sha256)
+    held.callback(staged.close)
+    return staged.value
+
+
+def _call(runner: str, where: str, function: Callable[..., Any]) -> Any:
+    import torch
+
+    try:
+        module = function()
+    except BaseException as e:  # whatever a user's function raises
+        if is_interrupt(e):
+            raise
+        raise RunnerLoadError(runner, f"{where}: {tell_error(e)}") from None
+    if not isinstance(module, torch.nn.Module):
+        raise RunnerLoadError(
+            runner,
+            f"{where}: returned a {type(module).__name__}, not an nn.Module",
+            is_plan_fault=True,
+        )
+    return module
+
+
+def _hold_settings(runner: str, options: Options, held: ExitStack) -> Settings:
+    settings = Settings(
+        options.intra_op_num_threads, options.deterministic, options.tf32, options.seed
+    )
+    try:
+        held.callback(acquire(settings))
+    except SettingsError as e:
+        raise RunnerLoadError(
+            runner,
+            f"runner {runner!r}: settings of torch hold for the whole process, and another runner "
+            f"of it needs others ({e}); give both the same",
+            is_plan_fault=True,
+        ) from None
+    return settings
+
+
+def _check_device(runner: str, torch: Any, device: str) -> None:
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return
+    there = int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    if int(number or 0) >= there:
+        raise RunnerLoadError(
+            runner,
+            f"runners.{runner}.device: {device!r} isn't there: torch {torch.__version__} sees "
+            f'{there} CUDA devices; install a build of torch for CUDA, or say device = "cpu"',
+            is_plan_fault=True,
+            code="placement.unavailable",
+        )
+
+
+def _refuse(runner: str, options: Options, error: ProgramError) -> RunnerLoadError:
+    what = options.model or options.factory
+    return RunnerLoadError(
+        runner,
+        f"runner {runner!r} ({what}): {error}",
+        is_plan_fault=error.is_plan_fault,
+        code=error.code or None,
+    )
+
+
+def _make(
+    name: str,
+    program: Program,
+    wiring: TorchWiring,
+    options: Options,
+    settings: Settings,
+    held: ExitStack,
+) -> TorchRunner:
+    is_safe = program.is_thread_safe if options.thread_safe is None else options.thread_safe
+    is_fixed = wiring.base.fixed_batch is not None
+    limits = Limits(
+        (wiring.batch_size,),
+        thread_safe=is_safe,
+        device=options.device.partition(":")[0],
+        process_wide=settings.told(),
+        is_fixed=is_fixed,
+    )
+    return TorchRunner(name, program, wiring, limits, held)
+
+
+def _settings(
+    torch: Any, options: Options, settings: Settings, wiring: TorchWiring
+) -> dict[str, object]:
+    """Everything besides the program that can change an answer."""
+    return {
+        **describe_build(torch),
+        "device": options.device,
+        "device_name": _device_name(torch, options.device),
+        "intra_op_num_threads": int(torch.get_num_threads()),
+        "deterministic": settings.deterministic,
+        "tf32": settings.tf32,
+        "seed": settings.seed,
+        "batch_size": wiring.batch_size,
+        "feeds": {f.ours: f.parameter.name for f in wiring.fed},
+        "defaults": list(wiring.left_out),
+        "outputs_named": (
+            dict(wiring.names) if isinstance(wiring.names, Mapping) else list(wiring.names)
+        ),
+    }
+
+
+def _device_name(torch: Any, device: str) -> str:
+    return str(torch.cuda.get_device_name(device)) if device.startswith("cuda") else "cpu"
+
+
+def _described(wiring: TorchWiring) -> dict[str, object]:
+    moved = wiring.base.layout
+    return {
+        "inputs": list(described_inputs(wiring)),
+        "outputs": [str(spec) for spec in wiring.base.outputs.values()],
+        **({"sample_axes": {**moved.inputs, **moved.outputs}} if moved.is_moved else {}),
+    }
+
+
+def _file_facts(path: str, file: StagedFile) -> dict[str, object]:
+    return {"path": path, "digest": file.sha256, "sha256": file.sha256, "bytes": file.bytes}
+
+
+def _tensors(given: Any) -> list[Any]:
+    if hasattr(given, "state_dict") and not callable(given.state_dict):
+        return list(given.state_dict.values())
+    return [*given.parameters(), *given.buffers()]

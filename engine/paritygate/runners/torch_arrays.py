@@ -1,0 +1,175 @@
+"""Between NumPy and torch, bit for bit, and the named tensors of an answer.
+
+An item of a dict is named by its key, item k of a sequence `s` is `s.k`, a plain tensor is
+`output`: `{"y": (a, b)}` is `y.0` and `y.1`. What is None is left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from paritygate.core.dtypes import DTYPES, dtype_name, numpy_dtype
+from paritygate.core.tensors import Array
+
+PLAIN = "output"
+# Those that NumPy doesn't have by itself, as the integers that their bits go over as.
+_BITS = {
+    "bfloat16": "int16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+}
+_NATIVE = (
+    *("float16", "float32", "float64", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+KNOWN = (*_NATIVE, *_BITS)
+
+
+class AnswerError(Exception):
+    """An answer that can't be judged; a sentence that goes on after "the answer"."""
+
+
+def name_of(dtype: Any) -> str:
+    """Our name of a torch dtype; torch's own where it can't be judged."""
+    return str(dtype).removeprefix("torch.")
+
+
+def to_torch(array: Array, *, alias: bool) -> Any:
+    """A tensor on the CPU of an array's elements.
+
+    Args:
+        array: C-contiguous, of a dtype in `KNOWN`.
+        alias: over the array's own memory, which may be read-only: nothing may write to it. Else
+            a copy.
+    """
+    import torch
+
+    name = dtype_name(array.dtype)
+    bits = array.view(_BITS[name]) if name in _BITS else array
+    tensor = torch.from_numpy(_writable(bits) if alias else np.array(bits, order="C", copy=True))
+    return tensor.view(getattr(torch, name)) if name in _BITS else tensor
+
+
+def _writable(array: Array) -> Array:
+    """The same memory without the read-only flag, which torch would warn of."""
+    if array.flags.writeable or not array.size:
+        return array.copy() if not array.size else array
+    memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
+    memory._array = array  # keeps the memory alive
+    alias: Array = np.frombuffer(memory, array.dtype).reshape(array.shape)
+    return alias
+
+
+def to_array(tensor: Any, *, copy: bool) -> Array:
+    """A read-only array of a tensor's elements, C-contiguous.
+
+    Args:
+        tensor: on any device.
+        copy: into memory of its own; else a view where that is possible.
+
+    Raises:
+        AnswerError: of a kind or dtype that can't be judged.
+    """
+    import torch
+
+    problem = _unusable(tensor, torch)
+    if problem:
+        raise AnswerError(problem)
+    name = name_of(tensor.dtype)
+    plain = tensor.detach().resolve_neg().cpu().contiguous()
+    if name in _BITS:
+        plain = plain.view(getattr(torch, _BITS[name]))
+    array: Array = plain.numpy()
+    if copy:
+        array = array.copy(order="C")
+    if name in _BITS:
+        array = array.view(numpy_dtype(name))
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _unusable(tensor: Any, torch: Any) -> str | None:
+    if not isinstance(tensor, torch.Tensor):
+        return f"is a {type(tensor).__name__}, not a tensor; return a tensor with a row a sample"
+    if tensor.is_nested:
+        return "is a nested tensor; return a padded one, or one tensor a batch of one shape"
+    if tensor.layout != torch.strided:
+        return f"is a sparse tensor ({tensor.layout}); return tensor.to_dense()"
+    if tensor.is_quantized:
+        return f"is a quantised tensor ({tensor.dtype}); return tensor.dequantize()"
+    if tensor.is_complex():
+        return f"is complex ({tensor.dtype}); return torch.view_as_real(tensor)"
+    if tensor.is_meta:
+        return "is on the meta device, which holds no numbers"
+    name = name_of(tensor.dtype)
+    if name not in KNOWN:
+        known = ", ".join(d for d in DTYPES if d in KNOWN)
+        return f"is {name}; dtypes that can be judged: {known}"
+    return None
+
+
+def named(answer: Any) -> dict[str, Any]:
+    """The tensors of an answer by name, in order.
+
+    Raises:
+        AnswerError: two of one name, or a key that isn't text.
+    """
+    found: dict[str, Any] = {}
+    for name, value in _walk("", answer):
+        if name in found:
+            raise AnswerError(f"has two outputs named {name!r}; rename one in the model")
+        found[name or PLAIN] = value
+    return found
+
+
+def _walk(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str) or not key:
+                raise AnswerError(f"has the key {key!r} in a dict; keys of outputs are texts")
+            yield from _walk(f"{name}.{key}" if name else key, item)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for key, item in zip(value._fields, value, strict=True):
+            yield from _walk(f"{name}.{key}" if name else str(key), item)
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _walk(f"{name or PLAIN}.{at}", item)
+    else:
+        yield name, value
+
+
+def rename(found: Mapping[str, Any], names: Mapping[str, str] | tuple[str, ...]) -> dict[str, Any]:
+    """Outputs under our names.
+
+    Args:
+        found: the answer's own name -> value, in order.
+        names: in that order; or our name -> the answer's, where they differ.
+
+    Raises:
+        AnswerError: another number of names, or a name that the answer doesn't have.
+    """
+    if isinstance(names, tuple):
+        if names and len(names) != len(found):
+            raise AnswerError(
+                f"has {len(found)} outputs ({', '.join(found)}) for the {len(names)} names "
+                f"{', '.join(names)}; name each in this order, or some by outputs = {{ ours = "
+                '"theirs" }'
+            )
+        return dict(zip(names, found.values(), strict=True)) if names else dict(found)
+    absent = sorted(theirs for theirs in names.values() if theirs not in found)
+    if absent:
+        raise AnswerError(f"has no output {absent[0]!r}; it has {', '.join(found) or 'none'}")
+    ours_of = {theirs: ours for ours, theirs in names.items()}
+    renamed = {ours_of.get(theirs, theirs): value for theirs, value in found.items()}
+    if len(renamed) != len(found):
+        raise AnswerError(f"has two outputs of one name after outputs renamed them: {list(names)}")
+    return renamed

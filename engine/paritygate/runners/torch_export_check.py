@@ -9,6 +9,7 @@ unpickler takes, operators of the namespaces below, sizes that are arithmetic.
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
@@ -31,15 +32,25 @@ _OPERATOR = re.compile(
 )
 _TOUCHES_FILES = re.compile(r"\.(from_file|save|load\w*)\b")
 _QUOTED = re.compile(r"Symbol\('([a-z]{1,4}\d+)'(?:, [a-z]+=True)*\)")
+_QUOTED_NUMBER = re.compile(r"Float\('([\d.]+)', precision=\d+\)")
 _SYMBOLS = re.compile(r"[a-z]{1,4}\d+")
 _FUNCTIONS = re.compile(
-    r"FloorDiv|ModularIndexing|Where|PythonMod|Mod|CleanDiv|CeilToInt|FloorToInt|CeilDiv"
-    r"|LShift|RShift|PowByNatural|FloatPow|FloatTrueDiv|IntTrueDiv|TruncToFloat|TruncToInt"
-    r"|RoundToInt|RoundDecimal|ToFloat|Identity|IsNonOverlappingAndDenseIndicator|Max|Min|Abs"
-    r"|Eq|Ne|Ge|Gt|Le|Lt|And|Or|Not|Integer|Rational|Float|floor|ceiling|true|false|True|False"
-    r"|oo|int_oo"
+    r"Add|Mul|Pow|Mod|Max|Min|Abs|Integer|Rational|Float|floor|ceiling|Eq|Ne|Ge|Gt|Le|Lt|And"
+    r"|Or|Not|Equality|Unequality|GreaterThan|LessThan|StrictGreaterThan|StrictLessThan"
+    r"|BooleanTrue|BooleanFalse|true|false|True|False|oo|zoo|int_oo|FloorDiv|ModularIndexing"
+    r"|Where|PythonMod|CleanDiv|CeilToInt|FloorToInt|CeilDiv|LShift|RShift|PowByNatural"
+    r"|FloatPow|FloatTrueDiv|IntTrueDiv|TruncToFloat|TruncToInt|RoundToInt|RoundDecimal|ToFloat"
+    r"|Identity|IsNonOverlappingAndDenseIndicator"
 )
-_EXPRESSION = re.compile(r"(\d+(\.\d*)?|[A-Za-z_]\w*|[-+*/(),<>=&|~% ])*")
+_EXPRESSION = re.compile(r"(?>\d++(?:\.\d*+)?|[A-Za-z_]\w*+|[-+*/(),<>=&|~% ])*+")
+# What a condition on the sizes of inputs is made of, such as `L['x'].size()[0] <= 64`.
+_GUARDS = (
+    *(ast.Expression, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.BinOp, ast.operator),
+    *(ast.UnaryOp, ast.unaryop, ast.Constant, ast.Subscript, ast.Name, ast.Load, ast.Call),
+    ast.Attribute,
+)
+_GUARD_ATTRIBUTES = ("size", "stride", "storage_offset", "inf", "isnan")
+_GUARD_NAMES = re.compile(r"L|math|inf|Min|Max|Mod|FloorDiv|PythonMod|CleanDiv|Eq|Ne|And|Or|Not")
 _EXPRESSION_LIMIT = 4_000
 _TEXT = re.compile(r"[\w.\-: /,+*()<>=&|~%\[\]@]*")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -132,6 +143,8 @@ def _check_program(program: Any) -> None:
             _check_expression(value)
         elif key in ("target", "as_operator") and "." in value and not _is_fqn(key, value):
             _check_operator(value)
+        elif key == "guards_code":
+            _check_guard(value)
         elif key in ("class_fqn", "as_custom_obj"):
             raise RefusedError("holds a script object, which isn't loaded")
         elif not _TEXT.fullmatch(value) or "__import__" in value:
@@ -188,11 +201,33 @@ def _check_operator(target: str) -> None:
 
 def _check_expression(text: str) -> None:
     """Sympy evaluates it as Python."""
-    text = _QUOTED.sub(r"\1", text)
+    text = _QUOTED_NUMBER.sub(r"\1", _QUOTED.sub(r"\1", text))
     words = re.findall(r"[A-Za-z_]\w*", text)
     odd = [w for w in words if not _FUNCTIONS.fullmatch(w) and not _SYMBOLS.fullmatch(w)]
     if odd or len(text) > _EXPRESSION_LIMIT or not _EXPRESSION.fullmatch(text) or "**" in text:
         raise RefusedError(f"has a size that isn't plain arithmetic: {text[:80]!r}")
+
+
+def _check_guard(text: str) -> None:
+    """Torch makes Python of it, which is run for every batch."""
+    try:
+        parsed = ast.parse(text, mode="eval") if len(text) <= _EXPRESSION_LIMIT else None
+    except (SyntaxError, ValueError, RecursionError):
+        parsed = None
+    if parsed is None or not all(_is_of_guard(node) for node in ast.walk(parsed)):
+        raise RefusedError(f"has a condition that isn't on sizes of its inputs: {text[:80]!r}")
+
+
+def _is_of_guard(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _GUARD_ATTRIBUTES
+    if isinstance(node, ast.Name):
+        return bool(_GUARD_NAMES.fullmatch(node.id))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return bool(re.fullmatch(r"[\w.\- ]+", node.value))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return False
+    return isinstance(node, _GUARDS)
 
 
 def _check_tree(tree: Any) -> None:

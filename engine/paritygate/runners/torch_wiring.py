@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name
@@ -134,6 +134,8 @@ def wire_program(
     size = options.batch_size or _largest(program, options, context)
     mapping = _Mapping(what, options.batch_size, {**unused, **unknown}, renamed if answers else {})
     base = wire_model(runner, mapping, signature, context)
+    if program.answers is None:  # then any of the plan's outputs may be one of its
+        base = replace(base, layout=replace(base.layout, outputs=context.layout.outputs))
     fed = tuple(Fed(p, ours, context.constants.get(ours)) for ours, p in used)
     _check_fixed(runner, what, fed)
     _check_dtypes(runner, fed, context)

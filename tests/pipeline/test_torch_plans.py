@@ -200,7 +200,7 @@ def vad_plan(candidate: str, tolerance: dict[str, float]) -> dict[str, Any]:
         ("silero_vad.onnx", 1e-4, "release"),
         ("silero_vad_16k_op15.onnx", 1e-4, "release"),
         ("silero_vad_half.onnx", 1e-4, "hold"),
-        ("silero_vad_half.onnx", 5e-2, "release"),
+        ("silero_vad_half.onnx", 5e-1, "hold"),  # no rounding: 0.84 off, 14 of 60 decisions flip
     ],
 )
 def test_the_voice_detector_and_its_exports(

@@ -17,6 +17,7 @@ from tests.conformance import (
     rows_runtimes,
     rows_shapes,
     rows_structure,
+    rows_torch,
     rows_values,
 )
 from tests.conformance.case import Case
@@ -132,6 +133,11 @@ KINDS: dict[str, Kind] = {
         "Batch coupling",
         "A sample's answer depends on the batch that it is in, and one batch size is checked.",
     ),
+    "source": Kind(
+        "A source that isn't what it seems",
+        "The framework's own model is in training mode, keeps a state between calls, has its "
+        "weights cast as they are loaded, or is a file that runs code.",
+    ),
     "exits": Kind(
         "One exit code for everything",
         "A model that differs, a bad argument and a crash end with the same code.",
@@ -152,6 +158,7 @@ ROWS: tuple[Case, ...] = (
     *rows_packs.ROWS,
     *rows_dtypes.ROWS,
     *rows_runtimes.ROWS,
+    *rows_torch.ROWS,
 )
 
 NOT_YET: dict[str, str] = {

@@ -15,6 +15,7 @@ _SETTINGS = (
     "graph_optimization_level",
     "intra_op_num_threads",
     "session_options",
+    *("device", "deterministic", "tf32", "seed"),
 )
 
 

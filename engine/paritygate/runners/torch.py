@@ -6,13 +6,11 @@ A module is put into evaluation mode and called in inference mode. Nothing is un
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, cast
 
 from paritygate.admission.errors import AdmissionError
-from paritygate.admission.staging import StagedFile, stage_file
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError
 from paritygate.runners.base import (
@@ -23,15 +21,12 @@ from paritygate.runners.base import (
     RunnerSession,
     RunnerSpec,
 )
-from paritygate.runners.python_identity import digest_of_module, identify_function
-from paritygate.runners.python_import import find_function, is_interrupt, tell_error
-from paritygate.runners.torch_load import describe_object, load_file
-from paritygate.runners.torch_module import describe_module, load_weights
+from paritygate.runners.torch_load import describe_object
 from paritygate.runners.torch_options import Options
 from paritygate.runners.torch_program import Program, ProgramError
-from paritygate.runners.torch_script import find_submodule
 from paritygate.runners.torch_session import Caller, TorchSession
 from paritygate.runners.torch_settings import Settings, SettingsError, acquire, describe_build
+from paritygate.runners.torch_source import load_source
 from paritygate.runners.torch_wiring import TorchWiring, described_inputs, wire_program
 
 __all__ = ["Options", "TorchRunner", "prepare", "runner_of_object"]
@@ -97,7 +92,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> TorchRunner:
         settings = _hold_settings(spec.name, options, held)
         _check_device(spec.name, torch, options.device)
         try:
-            program, source, what = _load(spec.name, options, context, held)
+            program, source, what = load_source(spec.name, options, context, held)
             program.call.to(options.device)
             wiring = wire_program(spec.name, what, options, program, context)
         except ProgramError as e:
@@ -172,91 +167,6 @@ def import_torch(runner: str) -> Any:
             is_plan_fault=True,
         ) from None
     return torch
-
-
-class _Source:
-    """What a program was loaded from.
-
-    Attributes:
-        unique: what makes it the same thing as another.
-        files: that were staged.
-        facts: of JSON types.
-    """
-
-    def __init__(
-        self, unique: list[object], files: list[StagedFile], facts: dict[str, object]
-    ) -> None:
-        self.unique = unique
-        self.files = files
-        self.facts = facts
-
-
-def _load(
-    runner: str, options: Options, context: PrepareContext, held: ExitStack
-) -> tuple[Program, _Source, str]:
-    if options.model is not None:
-        file = _stage(runner, "model", options.model, options.sha256, context.folder, held)
-        program = load_file(file.path, options.submodule, options.reset)
-        facts: dict[str, object] = {"model": _file_facts(options.model, file)}
-        unique: list[object] = [file.sha256, options.submodule, options.reset]
-        return program, _Source(unique, [file], facts), options.model
-    assert options.factory is not None
-    where = f"runners.{runner}.factory"
-    found = find_function(runner, where, options.factory, context.folder)
-    module = _call(runner, where, found.function)
-    source = digest_of_module(found.module)
-    facts = {"call": options.factory, "source_sha256": source}
-    files = []
-    if options.weights is not None:
-        file = _stage(runner, "weights", options.weights, options.sha256, context.folder, held)
-        load_weights(module, file.path, options.weights_key)
-        files.append(file)
-        parts = canonical_json([source, file.sha256, options.weights_key])
-        facts["weights"] = _file_facts(options.weights, file)
-        facts["digest"] = hashlib.sha256(parts).hexdigest()
-        facts["model"] = {"path": options.factory, "digest": facts["digest"]}
-    unique = [
-        *identify_function(found.module, found.attribute, found.function),
-        [[file.sha256 for file in files], options.weights_key, options.submodule, options.reset],
-    ]
-    module.eval()
-    program = describe_module(find_submodule(module, options.submodule), options.reset)
-    return program, _Source(unique, files, facts), options.factory
-
-
-def _stage(
-    runner: str, key: str, name: str, sha256: str | None, folder: Path, held: ExitStack
-) -> StagedFile:
-    path = folder / name
-    try:
-        is_file = path.is_file()
-        problem = "" if is_file else "isn't a file" if path.exists() else "no such file"
-    except OSError as e:  # a name that is too long
-        problem = f"can't be read ({e.strerror or e})"
-    if problem:
-        told = f"runner {runner!r}: {key} {path}: {problem}"
-        raise RunnerLoadError(runner, told, is_plan_fault=True)
-    staged = stage_file(path, sha256)
-    held.callback(staged.close)
-    return staged.value
-
-
-def _call(runner: str, where: str, function: Callable[..., Any]) -> Any:
-    import torch
-
-    try:
-        module = function()
-    except BaseException as e:  # whatever a user's function raises
-        if is_interrupt(e):
-            raise
-        raise RunnerLoadError(runner, f"{where}: {tell_error(e)}") from None
-    if not isinstance(module, torch.nn.Module):
-        raise RunnerLoadError(
-            runner,
-            f"{where}: returned a {type(module).__name__}, not an nn.Module",
-            is_plan_fault=True,
-        )
-    return module
 
 
 def _hold_settings(runner: str, options: Options, held: ExitStack) -> Settings:
@@ -352,10 +262,6 @@ def _described(wiring: TorchWiring) -> dict[str, object]:
         "outputs": [str(spec) for spec in wiring.base.outputs.values()],
         **({"sample_axes": {**moved.inputs, **moved.outputs}} if moved.is_moved else {}),
     }
-
-
-def _file_facts(path: str, file: StagedFile) -> dict[str, object]:
-    return {"path": path, "digest": file.sha256, "sha256": file.sha256, "bytes": file.bytes}
 
 
 def _tensors(given: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from paritygate.admission.torch_file import form_of_file, pickled_names
 from paritygate.runners.torch_export import describe_exported, load_exported
 from paritygate.runners.torch_module import describe_module
 from paritygate.runners.torch_program import Program, ProgramError
-from paritygate.runners.torch_script import describe_script, load_script
+from paritygate.runners.torch_script import describe_script, load_script, tell_torch
 
 _HOW = (
     "save the whole program by torch.export.save(torch.export.export(model.eval(), inputs), "
@@ -31,6 +31,15 @@ def load_file(path: Path, submodule: str | None, reset: str | None) -> Program:
     Raises:
         ProgramError: it isn't one that can be loaded without unpickling.
     """
+    try:
+        return _load(path, submodule, reset)
+    except (ProgramError, OSError):
+        raise
+    except Exception as e:  # what a file that is made by hand can lead to has no bounds
+        raise ProgramError(f"{path.name} can't be made use of: {tell_torch(e)}") from None
+
+
+def _load(path: Path, submodule: str | None, reset: str | None) -> Program:
     form = form_of_file(path)
     factory = _FACTORY.format(name=path.name)
     if form == "torchscript":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def build():
     return Twice()
 def nothing():
     return 3
+def wide():
+    torch.set_default_dtype(torch.float64)
+    return Twice()
 def broken():
     raise KeyError("no")
 """
@@ -471,12 +475,17 @@ def test_weights_must_fit_and_are_never_cast(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("factory", "told"),
-    [("net:nothing", "returned a int, not an nn.Module"), ("net:broken", "KeyError: 'no'")],
+    [
+        ("net:nothing", "returned a int, not an nn.Module"),
+        ("net:broken", "KeyError: 'no'"),
+        ("net:wide", r"set torch's default dtype to torch.float64.*convert the module"),
+    ],
 )
 def test_factories_that_make_no_module(tmp_path: Path, factory: str, told: str) -> None:
     (tmp_path / "net.py").write_text(FACTORY)
     with pytest.raises(RunnerLoadError, match=told):
         ready(tmp_path, {"factory": factory})
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_settings_are_in_force_and_put_back(tmp_path: Path) -> None:
@@ -533,3 +542,57 @@ def test_precision_is_told(tmp_path: Path) -> None:
         path = torch_models.scripted(module, tmp_path / "m.pt")
         with ready(tmp_path, str(path), inputs=columns) as runner:
             assert runner.facts["precision"]["arithmetic"] == told  # type: ignore[index]
+
+
+class WritesOut(torch.nn.Module):
+    """Writes to what it keeps without setting an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(8, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(x, x, out=self.kept[: x.shape[0]]) + 0
+
+
+@pytest.mark.parametrize(
+    ("module", "is_safe"), [(WritesOut(), False), (Counting(), False), (torch_models.Twice(), True)]
+)
+def test_threads_where_nothing_is_written(tmp_path: Path, module: Any, is_safe: bool) -> None:
+    path = str(torch_models.scripted(module.eval(), tmp_path / "m.pt"))
+    with ready(tmp_path, path) as runner:
+        assert runner.limits.thread_safe == is_safe
+    with ready(tmp_path, {"model": path, "thread_safe": not is_safe}) as runner:
+        assert runner.limits.thread_safe != is_safe
+
+
+def test_every_thread_has_the_number_of_threads(tmp_path: Path) -> None:
+    """A number that another thread had before isn't the one in force."""
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass N(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x * 0 + torch.get_num_threads()\n"
+    )
+    had = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            table = {"factory": "net:N", "intra_op_num_threads": 2}
+            runner = pool.submit(ready, tmp_path, table).result()
+            with runner:
+                assert (answer(runner)["output"] == 2).all()
+                assert (pool.submit(answer, runner).result()["output"] == 2).all()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(had)
+
+
+def test_a_factory_draws_the_same_weights_every_time(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass N(torch.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.w = torch.nn.Parameter(torch.randn(4))\n"
+        "    def forward(self, x):\n        return x * self.w\n"
+    )
+    table = {"factory": "net:N"}
+    with ready(tmp_path, table) as one, ready(tmp_path, table) as other:
+        assert answer(one)["output"].tobytes() == answer(other)["output"].tobytes()
+        assert one.identity == other.identity

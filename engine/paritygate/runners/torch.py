@@ -41,6 +41,7 @@ class TorchRunner(Runner):
         program: Program,
         wiring: TorchWiring,
         limits: Limits,
+        threads: int,
         held: ExitStack,
     ) -> None:
         super().__init__(
@@ -51,7 +52,7 @@ class TorchRunner(Runner):
             outputs=wiring.base.outputs if program.answers is not None else None,
         )
         self._caller: Caller | None = Caller(
-            program, wiring, limits.device, is_thread_safe=limits.thread_safe
+            program, wiring, limits.device, threads, is_thread_safe=limits.thread_safe
         )
         self._seen = self._caller
         self._wiring = wiring
@@ -227,7 +228,7 @@ def _make(
         process_wide=settings.told(),
         is_fixed=is_fixed,
     )
-    return TorchRunner(name, program, wiring, limits, held)
+    return TorchRunner(name, program, wiring, limits, settings.threads, held)
 
 
 def _settings(

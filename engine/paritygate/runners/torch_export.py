@@ -68,7 +68,7 @@ def describe_exported(program: Any) -> Program:
     tensors = [t for t in tensors if isinstance(t, torch.Tensor)]
     targets = [n.target for n in program.graph.nodes if n.op == "call_function"]
     is_pure = all(_is_functional(target) for target in targets)
-    quantized = any(str(target).startswith("quantized") for target in targets)
+    quantized = [str(target) for target in targets if str(target).startswith("quantized")]
     return Program(
         call=program.module(),
         form="exported program",
@@ -77,7 +77,7 @@ def describe_exported(program: Any) -> Program:
         is_pure=is_pure,
         is_thread_safe=is_pure,
         bounds=_bounds(program),
-        facts={"precision": describe_precision(tensors, is_quantized=quantized)},
+        facts={"precision": describe_precision(tensors, quantized)},
     )
 
 

@@ -47,7 +47,7 @@ def describe_module(module: Any, reset: str | None) -> Program:
         form=f"nn.Module {type(module).__name__}",
         parameters=tuple(_parameters(module)),
         reset=find_reset(module, reset),
-        facts={"precision": describe_precision(tensors, is_quantized=False)},
+        facts={"precision": describe_precision(tensors, ())},
     )
 
 

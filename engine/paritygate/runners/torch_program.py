@@ -85,16 +85,19 @@ class Program:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def describe_precision(tensors: Sequence[Any], *, is_quantized: bool) -> dict[str, object]:
+def describe_precision(tensors: Sequence[Any], quantized: Sequence[str]) -> dict[str, object]:
     """The coarsest arithmetic that the parameters and buffers of a program point to.
 
     Args:
         tensors: parameters and buffers.
-        is_quantized: whether quantised operators were found.
+        quantized: names of its quantised operators.
     """
     names = {str(t.dtype).removeprefix("torch.") for t in tensors}
-    is_quantized = is_quantized or any(name.startswith(("qint", "quint")) for name in names)
+    is_quantized = bool(quantized) or any(name.startswith(("qint", "quint")) for name in names)
     coarse = next((c for c in _COARSEST_FIRST if any(n.startswith(c) for n in names)), None)
     wide = "float64" if "float64" in names and "float32" not in names else "float32"
     arithmetic = "int8" if is_quantized else coarse or wide
-    return {"arithmetic": arithmetic, "dynamic_quantization": False}
+    return {
+        "arithmetic": arithmetic,
+        "dynamic_quantization": any("dynamic" in name for name in quantized),
+    }

@@ -30,6 +30,7 @@ _TAKES: dict[str, Takes] = {
     "bool": "bool",
     "str": "str",
 }
+_NO_SCHEMA = "(no schema)"
 _OPTIONAL = re.compile(r"Optional\[(.*)\]")
 
 
@@ -77,15 +78,15 @@ def describe_script(module: Any, reset: str | None) -> Program:
     _check_evaluation(nodes)
     kinds = {str(node.kind()) for node in nodes}
     tensors = [*module.parameters(), *module.buffers()]
-    is_quantized = any(kind.startswith("quantized::") for kind in kinds)
-    has_state = any(kind == "prim::SetAttr" or _writes(kind) for kind in kinds)
+    quantized = [kind for kind in kinds if kind.startswith("quantized::")]
+    writes = any(kind == "prim::SetAttr" for kind in kinds) or _writes(nodes)
     return Program(
         call=module,
         form="TorchScript",
         parameters=tuple(_parameters(module.forward.schema)),
-        is_thread_safe=not has_state and reset is None,
+        is_thread_safe=not writes and reset is None,
         reset=find_reset(module, reset),
-        facts={"precision": describe_precision(tensors, is_quantized=is_quantized)},
+        facts={"precision": describe_precision(tensors, quantized)},
     )
 
 
@@ -148,8 +149,12 @@ def _nodes(block: Any) -> Iterator[Any]:
             yield from _nodes(inner)
 
 
-def _writes(kind: str) -> bool:
-    return kind.startswith("aten::") and kind.endswith("_") and not kind.endswith("__")
+def _writes(nodes: list[Any]) -> bool:
+    """Whether an operator writes to what it is given, which may be kept from call to call."""
+    import torch
+
+    schemas = {str(node.schema()) for node in nodes} - {_NO_SCHEMA}
+    return any(bool(torch._C.parse_schema(schema).is_mutable) for schema in schemas)
 
 
 def _check_evaluation(nodes: list[Any]) -> None:
@@ -157,7 +162,7 @@ def _check_evaluation(nodes: list[Any]) -> None:
 
     for node in nodes:
         schema = node.schema()
-        if schema == "(no schema)" or not re.search(r"dropout|lstm|gru|rnn|batch_norm", schema):
+        if schema == _NO_SCHEMA or not re.search(r"dropout|lstm|gru|rnn|batch_norm", schema):
             continue
         parsed = torch._C.parse_schema(schema)
         given = {

@@ -32,11 +32,18 @@ class Caller:
     """
 
     def __init__(
-        self, program: Program, wiring: TorchWiring, device: str, *, is_thread_safe: bool
+        self,
+        program: Program,
+        wiring: TorchWiring,
+        device: str,
+        threads: int,
+        *,
+        is_thread_safe: bool,
     ) -> None:
         self._program = program
         self._wiring = wiring
         self._device = device
+        self._threads = threads
         self._one_at_a_time: AbstractContextManager[Any] = (
             nullcontext() if is_thread_safe else threading.Lock()
         )
@@ -56,6 +63,8 @@ class Caller:
         """
         import torch
 
+        if self._threads and torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)  # each thread has a number of its own
         program = self._program
         with self._one_at_a_time, torch.inference_mode():
             if program.reset is not None:

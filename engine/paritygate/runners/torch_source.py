@@ -112,12 +112,22 @@ def _call(runner: str, where: str, function: Callable[..., Any], seed: int) -> A
 
     try:
         with _MAKING:  # weights that are drawn are those of the seed, whoever else draws
+            had = torch.get_default_dtype()
             torch.manual_seed(seed)
             module = function()
+            found = torch.get_default_dtype()
+            torch.set_default_dtype(had)
     except BaseException as e:  # whatever a user's function raises
         if is_interrupt(e):
             raise
         raise RunnerLoadError(runner, f"{where}: {tell_error(e)}") from None
+    if found != had:
+        raise RunnerLoadError(
+            runner,
+            f"{where}: set torch's default dtype to {found}, which holds for the whole process; "
+            "convert the module instead, as by .double()",
+            is_plan_fault=True,
+        )
     if not isinstance(module, torch.nn.Module):
         raise RunnerLoadError(
             runner,

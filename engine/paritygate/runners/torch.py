@@ -152,6 +152,15 @@ def runner_of_object(
     return runner
 
 
+def process_wide(options: Options) -> tuple[str, ...]:
+    """What torch sets for the whole process, as `name=value`."""
+    return _settings_of(options).told()
+
+
+def _settings_of(options: Options) -> Settings:
+    return Settings(options.intra_op_num_threads, options.deterministic, options.tf32, options.seed)
+
+
 def import_torch(runner: str) -> Any:
     """The torch module.
 
@@ -171,9 +180,7 @@ def import_torch(runner: str) -> Any:
 
 
 def _hold_settings(runner: str, options: Options, held: ExitStack) -> Settings:
-    settings = Settings(
-        options.intra_op_num_threads, options.deterministic, options.tf32, options.seed
-    )
+    settings = _settings_of(options)
     try:
         held.callback(acquire(settings))
     except SettingsError as e:

@@ -181,6 +181,38 @@ class TestObserved:
         assert "assigned" in facts["placement"]["not_observable"][0]
         assert "warnings" not in facts
 
+    def test_a_model_that_fits_once_only_is_observed_where_the_plan_wants_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        models.scale_model(tmp_path / "m.onnx")
+        monkeypatch.setattr("paritygate.runners.ort_watch.MAX_MODEL_BYTES", 10)
+        x = np.ones((5, 4), np.float32)
+        placed = run_once(tmp_path, x)["placement"]
+        assert placed["executed"] is None
+        assert "would hold once more" in placed["not_observable"][0]
+        assert placed["assigned"][CPU]["nodes"] == 1
+        placed = run_once(tmp_path, x, placement="observed")["placement"]
+        assert placed["executed"][CPU]["nodes"] == 1
+
+    def test_another_session_that_was_placed_otherwise_shows_nothing(self, tmp_path: Path) -> None:
+        models.scale_model(tmp_path / "m.onnx")
+        with load(tmp_path, {"x": ColumnSpec("x", "float32", (4,))}) as runner:
+            runner._watch._request = {**runner._watch._request, "providers": [[AZURE, {}]]}
+            runner.session().run(batch_of(np.ones((5, 4), np.float32))).release()
+            assert runner.final_findings() == ()
+            placed: Any = runner.facts["placement"]
+            assert placed["executed"] is None
+            assert "placed otherwise (1 on CPU" in placed["not_observable"][0]
+
+    def test_what_is_asked_before_the_run_is_asked_again_after_it(self, tmp_path: Path) -> None:
+        models.scale_model(tmp_path / "m.onnx")
+        with load(tmp_path, {"x": ColumnSpec("x", "float32", (4,))}) as runner:
+            runner.final_findings()
+            runner.session().run(batch_of(np.ones((5, 4), np.float32))).release()
+            runner.final_findings()
+            placed: Any = runner.facts["placement"]
+            assert placed["executed"][CPU]["nodes"] == 1
+
     def test_what_was_not_run_is_not_observed(self, tmp_path: Path) -> None:
         models.scale_model(tmp_path / "m.onnx")
         with load(tmp_path, {"x": ColumnSpec("x", "float32", (4,))}) as runner:

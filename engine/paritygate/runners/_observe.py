@@ -93,6 +93,7 @@ def _read(requests: Any, leave: _Leave) -> None:
 def _observe(ort: Any, request: dict[str, Any], blobs: list[bytes]) -> dict[str, Any]:
     answer: dict[str, Any] = {"assigned": None, "executed": None, "events": 0, "error": None}
     try:
+        answer["version"] = str(ort.__version__)
         session = _session(ort, request)
         answer["in_force"] = session.get_providers()
         answer["assigned"] = _assigned(session)

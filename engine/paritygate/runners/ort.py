@@ -118,7 +118,7 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
     is_fixed = wiring.fixed_batch is not None
     limits = Limits((size,), loaded.is_thread_safe, loaded.device, is_fixed=is_fixed)
-    watch = PlacementWatch(spec.name, options, loaded, model.nodes, wiring)
+    watch = PlacementWatch(spec.name, options, loaded, model, wiring)
     runner = OrtRunner(spec.name, loaded, wiring, limits, watch)
     runner.constant_names = frozenset(
         ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed

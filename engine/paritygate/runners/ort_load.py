@@ -13,6 +13,7 @@ from paritygate.admission.staging import StagedFile
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_admit import Artifacts
+from paritygate.runners.ort_observe import CONFIG_FROM_MODEL
 from paritygate.runners.ort_operators import advise_on_operators
 from paritygate.runners.ort_options import CPU, Options
 from paritygate.runners.ort_placement import AssignedNode, find_misplaced
@@ -20,8 +21,6 @@ from paritygate.runners.ort_text import shorten, whole_text
 
 # Concurrent creation of sessions isn't documented as safe.
 _CREATING = threading.Lock()
-# With this variable set, a model's metadata would choose session options.
-_CONFIG_FROM_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
 RECORD_PLACEMENT = "session.record_ep_graph_assignment_info"
 _NOT_THREAD_SAFE = ("DmlExecutionProvider", "WebGpuExecutionProvider", "JsExecutionProvider")
 _DEVICES = {
@@ -91,9 +90,9 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
     facts: dict[str, object] = {}
     started = time.perf_counter()
     with _CREATING:
-        removed = os.environ.pop(_CONFIG_FROM_MODEL, None)
+        removed = os.environ.pop(CONFIG_FROM_MODEL, None)
         if removed is not None:
-            facts["environment_ignored"] = [f"{_CONFIG_FROM_MODEL}={removed}"]
+            facts["environment_ignored"] = [f"{CONFIG_FROM_MODEL}={removed}"]
         session = _create(runner, ort, artifacts, options)
     load_s = time.perf_counter() - started
     in_force = tuple(session.get_providers())

@@ -26,6 +26,8 @@ from typing import Any
 
 IDLE_S = 10.0
 START_S = 60.0
+# With this variable set, a model's metadata would choose session options.
+CONFIG_FROM_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
 _CHILD = Path(__file__).with_name("_observe.py")
 
 
@@ -68,6 +70,7 @@ class Observation:
     Attributes:
         in_force: providers in force once it was made.
         in_force_after: providers in force after its run; None where it didn't run.
+        version: of onnxruntime there.
         assigned: provider, name, domain and op type of each node; None where it can't tell.
         executed: provider, name, op type, index and times of each node that ran; None where
             nothing was run.
@@ -79,6 +82,7 @@ class Observation:
 
     in_force: tuple[str, ...] = ()
     in_force_after: tuple[str, ...] | None = None
+    version: str = ""
     assigned: tuple[tuple[str, str, str, str], ...] | None = None
     executed: tuple[tuple[str, str, str, str, int], ...] | None = None
     events: int = 0
@@ -167,6 +171,8 @@ class _Process:
     """The child and the ways to it."""
 
     def __init__(self, command: Sequence[str]) -> None:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        env.pop(CONFIG_FROM_MODEL, None)
         reading, writing = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -175,6 +181,7 @@ class _Process:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=(writing,),
+                env=env,
             )
         except BaseException:
             os.close(reading)
@@ -264,6 +271,7 @@ def _read(answer: Mapping[str, Any]) -> Observation:
     return Observation(
         in_force=tuple(answer.get("in_force") or ()),
         in_force_after=None if after is None else tuple(after),
+        version=str(answer.get("version") or ""),
         assigned=None if assigned is None else tuple((p, n, d, o) for p, n, d, o in assigned),
         executed=None if executed is None else tuple((p, n, o, i, c) for p, n, o, i, c in executed),
         events=int(answer.get("events") or 0),

@@ -165,7 +165,8 @@ class Options(RunnerOptions):
         allowed_fallback: op types and names of nodes that may run on another provider than the
             first.
         placement: "observed": one batch is run again, profiled, in a process beside the run;
-            "assigned": what the session says of itself, and no more.
+            "assigned": what the session says of itself, and no more; "auto": observed, unless
+            the model has more than 1 GiB.
     """
 
     model: Annotated[StrictStr, Field(min_length=1)]
@@ -181,7 +182,7 @@ class Options(RunnerOptions):
     inputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     allowed_fallback: tuple[StrictStr, ...] = ()
-    placement: Literal["observed", "assigned"] = "observed"
+    placement: Literal["auto", "observed", "assigned"] = "auto"
 
     @field_validator("providers", mode="before")
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.admission.nodes import ModelNode
+from paritygate.admission.admit import Admitted
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
 from paritygate.core.tensors import Array
 from paritygate.runners.base import Finding
@@ -28,6 +29,7 @@ from paritygate.runners.ort_warnings import read_warnings
 from paritygate.runners.ort_wiring import Wiring
 
 MAX_FED_BYTES = 16 << 20
+MAX_MODEL_BYTES = 1 << 30
 PATIENCE_S = 30.0
 
 
@@ -47,14 +49,15 @@ class PlacementWatch:
         runner: str,
         options: Options,
         loaded: Loaded,
-        nodes: Sequence[ModelNode],
+        model: Admitted,
         wiring: Wiring,
     ) -> None:
         self._runner = runner
         self._options = options
         self._in_force = loaded.in_force
         self._assigned = loaded.assigned
-        self._nodes = nodes
+        self._nodes = model.nodes
+        self._version = loaded.version
         self._request = loaded.request
         self._wiring = wiring
         self._load_s = loaded.load_s
@@ -62,7 +65,8 @@ class PlacementWatch:
         self._pending: Future[Observation] | None = None
         self._rows = 0
         self._concluded: Concluded | None = None
-        self.wants_batch = options.placement == "observed"
+        self._why_not = _why_not(options, model)
+        self.wants_batch = not self._why_not
         if self.wants_batch:
             OBSERVER.warm()
 
@@ -134,16 +138,50 @@ class PlacementWatch:
             self._runner, requested, self._assigned, seen, self._in_force, after, allowed
         )
         facts: dict[str, object] = {"placement": told}
-        if self._pending is not None and not seen.problem:
+        if self._pending is not None and (seen.said or not seen.problem):
             facts["warnings"] = [w.to_json() for w in read_warnings(seen.said, seen.said_cut)]
         return Concluded(facts, findings)
 
     def _observation(self) -> Observation:
-        if self._options.placement == "assigned":
-            return Observation(problem='the plan says placement = "assigned"')
+        if self._why_not:
+            return Observation(problem=self._why_not)
         if self._pending is None:
             return Observation(problem="no batch was answered")
-        return self._pending.result()
+        seen = self._pending.result()
+        unlike = self._unlike(seen)
+        return Observation(said=seen.said, problem=unlike) if unlike else seen
+
+    def _unlike(self, seen: Observation) -> str:
+        """Why the other session shows nothing of the judged one; empty where it does."""
+        if seen.executed is None:
+            return ""
+        if seen.version != self._version:
+            return f"the other session is of onnxruntime {seen.version}, not {self._version}"
+        here = Counter((n.provider, n.op_type) for n in self._assigned or ())
+        there = Counter((provider, op) for provider, _, _, op in seen.assigned or ())
+        if set(seen.in_force) != set(self._in_force) or (
+            self._assigned is not None and here != there
+        ):
+            placed = ", ".join(
+                f"{n} on {k}" for k, n in Counter(p for p, _ in there.elements()).items()
+            )
+            return f"the other session was placed otherwise ({placed or 'no nodes'})"
+        return ""
+
+
+def _why_not(options: Options, model: Admitted) -> str:
+    """Why no second session is made; empty where one is."""
+    if options.placement == "assigned":
+        return 'the plan says placement = "assigned"'
+    if options.session_options.get("ep.context_enable") == "1":
+        return "the session writes a file (ep.context_enable), which another one would overwrite"
+    size = model.identity.bytes + sum(file.bytes for file in model.identity.files)
+    if options.placement == "auto" and size > MAX_MODEL_BYTES:
+        return (
+            f"the model has {size / (1 << 30):.1f} GiB, which a second session would hold once "
+            'more (placement = "observed" makes one)'
+        )
+    return ""
 
 
 def _as_fed(theirs: str, array: Array) -> Fed:

@@ -102,6 +102,18 @@ class TestObserved:
         for what in ("folded_or_fused", "made_by_runtime", "inserted", "not_run"):
             assert placed[what] == {"count": 0, "nodes": []}, what
 
+    def test_of_two_nodes_of_one_name_one_is_gone(self, tmp_path: Path) -> None:
+        nodes = [
+            helper.make_node("Relu", ["x"], ["r"], name="same"),
+            helper.make_node("Identity", ["r"], ["i"], name="same"),
+            helper.make_node("Neg", ["i"], ["y"], name="other"),
+        ]
+        io = (FLOAT, ["n", 4])
+        models.save_model(tmp_path / "m.onnx", nodes, {"x": io}, {"y": io})
+        placed = run_once(tmp_path, np.ones((5, 4), np.float32))["placement"]
+        assert placed["executed"][CPU]["nodes"] == 2
+        assert placed["folded_or_fused"]["count"] == 1
+
     def test_casts_around_float16_are_told(self, tmp_path: Path) -> None:
         models.scale_model(tmp_path / "m.onnx", dtype=F16)
         placed = run_once(tmp_path, np.ones((3, 4), np.float16))["placement"]

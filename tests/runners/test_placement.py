@@ -102,17 +102,14 @@ class TestObserved:
         for what in ("folded_or_fused", "made_by_runtime", "inserted", "not_run"):
             assert placed[what] == {"count": 0, "nodes": []}, what
 
-    def test_of_two_nodes_of_one_name_one_is_gone(self, tmp_path: Path) -> None:
-        nodes = [
-            helper.make_node("Relu", ["x"], ["r"], name="same"),
-            helper.make_node("Identity", ["r"], ["i"], name="same"),
-            helper.make_node("Neg", ["i"], ["y"], name="other"),
-        ]
-        io = (FLOAT, ["n", 4])
-        models.save_model(tmp_path / "m.onnx", nodes, {"x": io}, {"y": io})
-        placed = run_once(tmp_path, np.ones((5, 4), np.float32))["placement"]
-        assert placed["executed"][CPU]["nodes"] == 2
-        assert placed["folded_or_fused"]["count"] == 1
+    @pytest.mark.parametrize(("sign", "left"), [(1.0, "both (Neg)"), (-1.0, "both (Mul)")])
+    def test_of_two_nodes_of_one_name_one_did_not_run(
+        self, tmp_path: Path, sign: float, left: str
+    ) -> None:
+        branchy(tmp_path / "m.onnx", then="both", otherwise="both")
+        placed = run_once(tmp_path, np.full((5, 4), sign, np.float32))["placement"]
+        assert placed["not_run"] == {"count": 1, "nodes": [left]}
+        assert placed["folded_or_fused"]["count"] == 0
 
     def test_casts_around_float16_are_told(self, tmp_path: Path) -> None:
         models.scale_model(tmp_path / "m.onnx", dtype=F16)
@@ -362,14 +359,14 @@ class TestRules:
         assert [f.code for f in found][:1] == ([code] if code else [])
 
 
-def branchy(path: Path) -> None:
+def branchy(path: Path, then: str = "then", otherwise: str = "otherwise") -> None:
     """If the sum is positive: 2x, else -x; then a function of the model."""
     node, info = helper.make_node, helper.make_tensor_value_info
-    then = helper.make_graph(
-        [node("Mul", ["x", "two"], ["t"], name="then")], "then", [], [info("t", FLOAT, None)]
+    first = helper.make_graph(
+        [node("Mul", ["x", "two"], ["t"], name=then)], "then", [], [info("t", FLOAT, None)]
     )
     other = helper.make_graph(
-        [node("Neg", ["x"], ["e"], name="otherwise")], "else", [], [info("e", FLOAT, None)]
+        [node("Neg", ["x"], ["e"], name=otherwise)], "else", [], [info("e", FLOAT, None)]
     )
     function = helper.make_function(
         "own",
@@ -384,7 +381,7 @@ def branchy(path: Path) -> None:
         [
             node("ReduceSum", ["x"], ["sum"], name="sum", keepdims=0),
             node("Greater", ["sum", "zero"], ["c"], name="greater"),
-            node("If", ["c"], ["z"], name="if", then_branch=then, else_branch=other),
+            node("If", ["c"], ["z"], name="if", then_branch=first, else_branch=other),
             node("F", ["z"], ["y"], name="call", domain="own"),
         ],
         {"x": (FLOAT, ["n", 4])},

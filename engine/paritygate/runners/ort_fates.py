@@ -72,19 +72,16 @@ class _Fates:
             if not is_inserted(n.name, n.op_type) and not _ends_with_any(n.name, own)
             if not (n.name == f"{n.op_type}_{index}" and n.op_type in nameless_ops)
         )
-        left = Counter(n.name for n in ran)
+        unmatched = _unmatched(nodes, ran)
+        names = {n.name for n in ran}
         to_compilers = {n.name for n in assigned if n.provider in subgraphs}
         placed = {n.name for n in assigned}
         gone, idle, compiled = [], [], []
-        for node in nodes:
-            if not node.name or node.is_call:
-                continue
+        for node in unmatched:
             name = _name_in_run(node)
-            if left[name]:
-                left[name] -= 1
-            elif node.function and any(n.endswith(name) for n in left):
+            if node.function and any(n.endswith(name) for n in names):
                 continue  # inlined more than once, or within another function
-            elif name in to_compilers:
+            if name in to_compilers:
                 compiled.append(node)
             elif node.place == "body" and name in placed:
                 idle.append(node)
@@ -114,6 +111,30 @@ class _Fates:
                 "them, or they were fused"
             )
         return told
+
+
+def _unmatched(nodes: Sequence[ModelNode], ran: Sequence[AssignedNode]) -> list[ModelNode]:
+    """Named nodes of which nothing ran: of name and op type first, then of the name alone."""
+    left = Counter((n.name, n.op_type) for n in ran)
+    others = []
+    for node in nodes:
+        if node.name and not node.is_call:
+            key = _name_in_run(node), node.op_type
+            if left[key]:
+                left[key] -= 1
+            else:
+                others.append(node)
+    by_name: Counter[str] = Counter()
+    for (name, _), count in left.items():
+        by_name[name] += count
+    unmatched = []
+    for node in others:
+        name = _name_in_run(node)
+        if by_name[name]:
+            by_name[name] -= 1
+        else:
+            unmatched.append(node)
+    return unmatched
 
 
 def _name_in_run(node: ModelNode) -> str:

@@ -56,9 +56,7 @@ def build_summary(
             "samples": pack.samples,
             "block_samples": ready.prepared.block_samples,
         },
-        "stages": [
-            _stage(ready, s, tally, judgement, shards, stats, environment) for s in ready.selected
-        ],
+        "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
         "runners": {
             name: {"kind": r.kind, "identity": r.identity, **r.facts}
             for name, r in ready.prepared.runners.items()
@@ -85,7 +83,6 @@ def _stage(
     judgement: Judgement,
     shards: Mapping[str, Mapping[str, object]],
     stats: str,
-    environment: Mapping[str, object],
 ) -> dict[str, Any]:
     found = tally.stages.get(stage.name, StageTally())
     comparer = next((s for s in ready.prepared.stages if s.stage is stage), None)
@@ -97,7 +94,7 @@ def _stage(
         "verdict": verdict.value,
         "reference": stage.reference,
         "candidate": stage.candidate,
-        "differences": _differences(ready, stage, environment) if ran else [],
+        "differences": _differences(ready, stage) if ran else [],
         "ran": ran,
         "stats": stats,
         "samples": _samples(ready, stage, found),
@@ -125,11 +122,9 @@ def _stage(
     return summary
 
 
-def _differences(
-    ready: Preparation, stage: Stage, environment: Mapping[str, object]
-) -> list[dict[str, str]]:
+def _differences(ready: Preparation, stage: Stage) -> list[dict[str, str]]:
     runners = ready.prepared.runners
-    return list_differences(runners[stage.reference], runners[stage.candidate], environment)
+    return list_differences(runners[stage.reference], runners[stage.candidate])
 
 
 def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, int]:

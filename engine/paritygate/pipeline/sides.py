@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from paritygate.runners.base import Runner
 
@@ -26,28 +30,24 @@ _COMPARED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("casts and copies put in", ("placement", "inserted", "count")),
     ("opsets", ("model", "opsets")),
     ("producer", ("model", "producer")),
-    ("interpreter", ("environment", "interpreter")),
-    ("python", ("environment", "python")),
-    ("platform", ("environment", "platform")),
-    ("processor", ("environment", "cpu")),
-    ("variables", ("environment", "variables")),
+    ("process of its own", ("isolation", "process")),
+    ("interpreter", ("isolation", "interpreter")),
+    ("python", ("isolation", "python")),
+    ("numpy", ("isolation", "numpy")),
 )
 
 
-def list_differences(
-    ref: Runner, cand: Runner, environment: Mapping[str, object]
-) -> list[dict[str, str]]:
+def list_differences(ref: Runner, cand: Runner) -> list[dict[str, str]]:
     """Differences between two sides, those that most often explain another number first.
 
     Args:
         ref: the reference.
         cand: the candidate.
-        environment: of this process, for a side that doesn't run in one of its own.
 
     Returns:
         `what`, and the text of it on both sides; of two kinds of runners, what both have.
     """
-    sides = [_facts(runner, environment) for runner in (ref, cand)]
+    sides = [_facts(runner) for runner in (ref, cand)]
     found = []
     is_same_kind = ref.kind == cand.kind
     for what, left, right in _pairs(*sides):
@@ -56,10 +56,17 @@ def list_differences(
     return found
 
 
-def _facts(runner: Runner, environment: Mapping[str, object]) -> dict[str, Any]:
+def _facts(runner: Runner) -> dict[str, Any]:
     facts = dict(runner.facts)
-    own = facts.get("environment")
-    facts["environment"] = own if isinstance(own, Mapping) else environment
+    facts.setdefault(
+        "isolation",
+        {
+            "process": False,
+            "interpreter": sys.executable,
+            "python": f"{platform.python_implementation()} {platform.python_version()}",
+            "numpy": np.__version__,
+        },
+    )
     version = facts.get("runtime_version") or ""
     facts["runtime"] = f"{facts.get('runtime') or runner.kind} {version}".strip()
     return facts
@@ -69,10 +76,6 @@ def _pairs(ref: Mapping[str, Any], cand: Mapping[str, Any]) -> Iterator[tuple[st
     yield "runtime", ref["runtime"], cand["runtime"]
     for what, path in _COMPARED:
         yield what, _at(ref, path), _at(cand, path)
-    versions = [_at(side, ("environment", "versions")) for side in (ref, cand)]
-    if all(isinstance(found, Mapping) for found in versions):
-        for package in sorted(set(versions[0]) | set(versions[1])):
-            yield f"version of {package}", versions[0].get(package), versions[1].get(package)
 
 
 def _at(facts: Mapping[str, Any], path: tuple[str, ...]) -> Any:

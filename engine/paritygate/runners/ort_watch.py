@@ -31,6 +31,7 @@ from paritygate.runners.ort_wiring import Wiring
 MAX_FED_BYTES = 16 << 20
 MAX_MODEL_BYTES = 1 << 30
 PATIENCE_S = 30.0
+WAIT_S = 40.0
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,10 @@ class PlacementWatch:
             return Observation(problem=self._why_not)
         if self._pending is None:
             return Observation(problem="no batch was answered")
-        seen = self._pending.result()
+        try:
+            seen = self._pending.result(WAIT_S)
+        except TimeoutError:
+            return Observation(problem=f"it took more than {WAIT_S:g} s longer than the run")
         unlike = self._unlike(seen)
         return Observation(said=seen.said, problem=unlike) if unlike else seen
 

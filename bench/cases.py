@@ -9,6 +9,7 @@ from bench.harness import NullRun
 from bench.joins import Join
 from bench.measure import Case
 from bench.memory import Memory
+from bench.packs import Packs
 from bench.sessions import PAIRS
 from bench.startup import Demo, Help
 
@@ -26,6 +27,7 @@ CASES: tuple[Case, ...] = (
     Join("ascending ints"),
     Join("shuffled ints"),
     Join("strings"),
+    *(Packs(verb, width) for verb in ("build", "check") for width in (1, 1024)),
     Memory("same order"),
     Memory("shuffled"),
     Memory("all failing"),

@@ -111,3 +111,19 @@ def test_a_pack_is_built_and_checked(tmp_path: Path) -> None:
     assert again.exit_code == 2
     assert "'c'" in again.stderr
     assert invoke("pack", "check", path).exit_code == 0
+
+
+def test_samples_go_out_and_come_in_again(tmp_path: Path) -> None:
+    path = pack(tmp_path)
+    sets = tmp_path / "sets"
+    result = invoke("pack", "export", path, "a1", "a4", "-o", sets)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [f"{sets}/test_data_set_{n}" for n in (0, 1)]
+    (sets / "config.txt").write_text("per_sample_tolerance:0.001\n")
+    again = invoke("pack", "import", sets, "-o", tmp_path / "b.arrow")
+    assert again.exit_code == 0, again.output
+    assert "b.arrow: 2 samples, content digest " in again.stdout
+    assert again.stdout.endswith("default = { atol = 0.001, rtol = 0.0 }\n")
+    checked = invoke("pack", "check", tmp_path / "b.arrow", "--against", path)
+    assert "2 of 2 samples are also in" in checked.stdout
+    assert invoke("pack", "export", path, "-o", sets).exit_code == 2

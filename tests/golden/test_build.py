@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -309,3 +310,41 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
         )
         peaks.append(int(done.stdout))
     assert peaks[1] < peaks[0] + 32_000, peaks
+
+
+@pytest.mark.slow
+def test_a_folder_that_datasets_saved(tmp_path: Path) -> None:
+    from tests.golden import writers
+    from tests.golden.test_writers import write
+
+    write("datasets", tmp_path)
+    specs = ["m=in.matrix", "v=in.vector", "d=in.deep"]
+    source = tmp_path / "saved"
+    paritygate.build_from(tmp_path / "p.arrow", source, inputs=specs, keep=["site"])
+    with open_pack([tmp_path / "p.arrow"], tmp_path, slices=["site"]) as pack:
+        pack.scan_ids()
+        assert pack.ids(0, writers.ROWS).tolist() == writers.IDS
+        for name, expected in (("m", writers.MATRIX), ("v", writers.VECTOR), ("d", writers.DEEP)):
+            assert np.array_equal(pack.input(name, 0, writers.ROWS), expected)
+
+
+def test_files_of_a_saved_folder_follow_its_own_order(tmp_path: Path) -> None:
+    schema = pa.schema({"sample_id": pa.int64()})
+    for name, ids in (("a", [1, 2]), ("b", [3])):
+        with pa.ipc.new_stream(tmp_path / f"{name}.arrow", schema) as writer:
+            writer.write(pa.record_batch({"sample_id": ids}))
+    state: dict[str, Any] = {"_data_files": [{"filename": "b.arrow"}, {"filename": "a.arrow"}]}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    paritygate.build_from(tmp_path / "p.out", tmp_path)
+    with open_pack([tmp_path / "p.out"], tmp_path) as pack:
+        assert pack.ids(0, 3).tolist() == [3, 1, 2]
+    (tmp_path / "state.json").write_text(json.dumps({**state, "_indices_data_files": [1]}))
+    with pytest.raises(GoldenError, match="flatten_indices"):
+        paritygate.build_from(tmp_path / "q.out", tmp_path)
+    (tmp_path / "state.json").write_text("{}")
+    with pytest.raises(GoldenError, match="state.json: can't be read"):
+        paritygate.build_from(tmp_path / "q.out", tmp_path)
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    (tmp_path / "train").mkdir()
+    with pytest.raises(GoldenError, match=r"several splits .train"):
+        paritygate.build_from(tmp_path / "q.out", tmp_path)

@@ -59,6 +59,28 @@ def test_damage_is_refused_or_read_as_another_reader_reads_it(
     assert rounds // 3 < int(done.stdout) < rounds
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_damaged_pack_that_is_checked_is_refused_or_read_to_its_end(
+    tmp_path: Path, container: Container, compression: str
+) -> None:
+    rounds = 200
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.golden.hostile_check", str(tmp_path), container),
+            *(compression, "3", str(rounds)),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert rounds // 3 < int(done.stdout) < rounds
+
+
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_a_damaged_pack_ends_a_command_with_a_sentence(
     tmp_path: Path, container: Container

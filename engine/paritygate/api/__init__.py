@@ -3,6 +3,8 @@
 from paritygate.api.arrays import assert_parity
 from paritygate.api.building import build_from, build_pack
 from paritygate.api.explaining import explain, find_latest
+from paritygate.api.exporting import export_pack
+from paritygate.api.importing import import_pack
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.replaying import replay
@@ -26,7 +28,9 @@ __all__ = [
     "compare",
     "doctor",
     "explain",
+    "export_pack",
     "find_latest",
+    "import_pack",
     "load_plan",
     "pack_digest",
     "plan_from_models",

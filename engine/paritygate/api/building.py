@@ -14,7 +14,7 @@ from paritygate.core.problems import did_you_mean
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
 from paritygate.golden.files import find_files
-from paritygate.golden.read_tables import names_of, read_table
+from paritygate.golden.read_tables import names_of, read_table, saved_dataset
 
 Where = str | PathLike[str]
 
@@ -70,7 +70,8 @@ def build_from(
 
     Args:
         path: of the Arrow file; it appears when it is complete and has been read as a whole.
-        sources: files, folders or globs, all with the same columns, one after another.
+        sources: files, folders (of Hugging Face's datasets too) or globs, one after another, all
+            with the same columns.
         inputs: `NAME=COLUMN`; `NAME=A,B,C` puts columns side by side on a last axis, `NAME=A,` one;
             `NAME:float32=A,B` casts them. None: columns that are called `in.NAME`, or all arrays.
         outputs: the same; none: columns that are called `out.NAME`.
@@ -108,7 +109,9 @@ def _sources(patterns: Sequence[Where]) -> list[Path]:
     for pattern in patterns:
         path = Path(pattern)
         is_arrays = path.is_dir() and any(path.glob("*.npy"))
-        found += [path] if is_arrays else find_files([str(pattern)], Path.cwd())
+        saved = saved_dataset(path) if path.is_dir() else []
+        files = [path] if is_arrays else saved
+        found += files or find_files([str(pattern)], Path.cwd())
     if not found:
         raise GoldenError("no source is named", "golden.no_match")
     return found

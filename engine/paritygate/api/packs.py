@@ -55,7 +55,7 @@ def pack_digest(pack: Files, *, id: str = "sample_id", cache: bool = True) -> st
     Raises:
         GoldenError: the pack can't be read.
     """
-    return content.content_digest(_files(pack), Path.cwd(), id_column=id, cache=cache)
+    return content.content_digest(files_of(pack), Path.cwd(), id_column=id, cache=cache)
 
 
 def check_pack(
@@ -83,11 +83,11 @@ def check_pack(
     """
     loaded = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
     use = PackUse(id, label, tuple(slices)) if loaded is None else _use(loaded)
-    other = [] if against is None else [str(Path(file).absolute()) for file in _files(against)]
+    other = [] if against is None else [str(Path(file).absolute()) for file in files_of(against)]
     folder = Path.cwd()
     if loaded is not None and against is None:
         other = [str(loaded.folder / file) for file in loaded.calibration]
-    files = _files(pack)
+    files = files_of(pack)
     with open_for_check(files, folder, use) as opened:
         facts = check.check_pack(opened, files, folder, use, other)
         lines = describe_pack(facts)
@@ -99,7 +99,8 @@ def check_pack(
     return PackReport(tuple(lines), summary, 2 if facts.scan.duplicates else int(failed))
 
 
-def _files(pack: Files) -> list[str]:
+def files_of(pack: Files) -> list[str]:
+    """Files, folders or globs as texts."""
     some = [pack] if isinstance(pack, str | PathLike) else list(pack)
     return [str(file) for file in some]
 

@@ -36,6 +36,7 @@ class PackUse:
         slices: columns by which results are split.
         inputs: input -> its column, besides `in.NAME`.
         outputs_from: "all": where no column is `out.NAME`, every other column is an output.
+        outputs_prefix: what stands for `out.`, as in a failure shard.
     """
 
     id_column: str = "sample_id"
@@ -43,6 +44,7 @@ class PackUse:
     slices: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
+    outputs_prefix: str = "out."
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ def open_for_check(patterns: Sequence[str | Path], folder: Path, use: PackUse) -
         slices=use.slices,
         inputs=use.inputs,
         outputs_from=use.outputs_from,
+        outputs_prefix=use.outputs_prefix,
         varying=names | set(use.inputs),
     )
 

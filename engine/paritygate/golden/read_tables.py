@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.csv
 
@@ -64,6 +65,30 @@ def names_of(path: Path) -> list[str]:
     names = list(source.fields)
     source.close()
     return names
+
+
+def saved_dataset(folder: Path) -> list[Path]:
+    """Files of a folder that Hugging Face's datasets saved, in their order; none: it is another.
+
+    Raises:
+        GoldenError: it holds several splits, or a selection of rows that isn't written out.
+    """
+    if (folder / "dataset_dict.json").is_file():
+        splits = ", ".join(sorted(p.name for p in folder.iterdir() if p.is_dir()))
+        told = f"{folder}: holds several splits ({splits}); name the folder of one of them"
+        raise GoldenError(told, "golden.format")
+    state = folder / "state.json"
+    if not state.is_file():
+        return []
+    try:
+        found = orjson.loads(state.read_bytes())
+        names = [str(entry["filename"]) for entry in found["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GoldenError(f"{state}: can't be read ({error!r})", "golden.format") from error
+    if found.get("_indices_data_files"):
+        told = f"{folder}: is a selection of rows; save it after flatten_indices()"
+        raise GoldenError(told, "golden.format")
+    return [folder / Path(name).name for name in names]
 
 
 def _arrow(path: Path, columns: Sequence[str]) -> Iterator[Piece]:

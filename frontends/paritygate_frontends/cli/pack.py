@@ -6,6 +6,8 @@ import typer
 
 from paritygate_frontends.cli.pack_build import build
 from paritygate_frontends.cli.pack_check import check
+from paritygate_frontends.cli.pack_export import export
+from paritygate_frontends.cli.pack_import import import_
 
 pack = typer.Typer(
     name="pack",
@@ -15,4 +17,6 @@ pack = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 pack.command("build", short_help="Make a pack of tables or arrays.")(build)
+pack.command("import", short_help="Make a pack of what other tools keep.")(import_)
 pack.command("check", short_help="Read all of a pack; say what is in it.")(check)
+pack.command("export", short_help="Write samples for other tools.")(export)

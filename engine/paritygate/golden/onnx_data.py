@@ -1,0 +1,247 @@
+"""Test data as ONNX keeps it: `test_data_set_N` folders of protobuf files, and `config.txt`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paritygate.core.dtypes import DTYPES, dtype_name
+from paritygate.core.errors import GoldenError
+from paritygate.core.tensors import Array
+from paritygate.golden.source import cannot_open
+
+_SET = re.compile(r"test_data_set_(\d+)")
+_FILE = re.compile(r"(input|output)_(\d+)\.pb")
+_KEYS = {"per_sample_tolerance": "atol", "relative_per_sample_tolerance": "rtol"}
+
+Tensors = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Inputs and outputs of a model by number: their names, and "tensor", "sequence", "optional".
+
+    Empty: names are those that the files say, and what looks like a sequence is one.
+    """
+
+    inputs: tuple[tuple[str, str], ...] = ()
+    outputs: tuple[tuple[str, str], ...] = ()
+
+
+def find_sets(folder: Path) -> list[Path]:
+    """The `test_data_set_N` folders of a folder by number; the folder itself where it is one.
+
+    Raises:
+        GoldenError: there is none.
+    """
+    if _SET.fullmatch(folder.name) and folder.is_dir():
+        return [folder]
+    found = {int(m[1]): p for p in folder.glob("test_data_set_*") if (m := _SET.fullmatch(p.name))}
+    if not found:
+        told = f"{folder}: has no folder test_data_set_0; name the folder that holds them"
+        raise GoldenError(told, "golden.no_match")
+    return [found[number] for number in sorted(found)]
+
+
+def read_set(folder: Path, names: Names) -> Tensors:
+    """All tensors of one folder, as `in.NAME` and `out.NAME`.
+
+    The items of a sequence `s` are `s.0`, `s.1`; an optional value is what is in it.
+
+    Raises:
+        GoldenError: a file that holds no tensor, sequence or optional value; none at all.
+    """
+    files = sorted(
+        (m[1], int(m[2]), p) for p in folder.glob("*.pb") if (m := _FILE.fullmatch(p.name))
+    )
+    if not files:
+        told = f"{folder}: has no input_0.pb and no output_0.pb"
+        raise GoldenError(told, "golden.no_match")
+    found: Tensors = {}
+    for kind, number, path in files:
+        known = names.inputs if kind == "input" else names.outputs
+        name, holds = known[number] if number < len(known) else ("", "")
+        for own, array in _read(path, name or f"{kind}_{number}", holds):
+            column = f"{'in' if kind == 'input' else 'out'}.{own}"
+            if column in found:
+                raise GoldenError(f"{path}: {own!r} is there twice", "golden.schema")
+            found[column] = array
+    return found
+
+
+def write_set(folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+    """Write one folder; each tensor with its name in it."""
+    from onnx import numpy_helper
+
+    folder.mkdir()
+    for kind, tensors in (("input", inputs), ("output", outputs)):
+        for number, (name, array) in enumerate(tensors.items()):
+            proto = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            (folder / f"{kind}_{number}.pb").write_bytes(proto.SerializeToString())
+
+
+def model_names(path: Path) -> Names:
+    """Names of a model's inputs and outputs in their order, without initializers.
+
+    Raises:
+        GoldenError: it can't be read.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    except Exception as error:  # protobuf has errors of its own
+        raise GoldenError(f"{path}: is no ONNX model ({error})", "golden.format") from error
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    return Names(
+        tuple((value.name, _kind(value)) for value in inputs),
+        tuple((value.name, _kind(value)) for value in model.graph.output),
+    )
+
+
+def _kind(value: Any) -> str:
+    return str(value.type.WhichOneof("value") or "").removesuffix("_type")
+
+
+def read_tolerances(folder: Path) -> dict[str, float]:
+    """`atol` and `rtol` of `config.txt` beside the test data; empty where it says none.
+
+    Raises:
+        GoldenError: a tolerance that is no number.
+    """
+    path = folder / "config.txt"
+    if not path.is_file():
+        return {}
+    found = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in _KEYS:
+            try:
+                found[_KEYS[key.strip()]] = float(value)
+            except ValueError:
+                told = f"{path}: {key.strip()} is {value.strip()!r}, which is no number"
+                raise GoldenError(told, "golden.value") from None
+    return found
+
+
+def _read(path: Path, name: str, holds: str) -> Iterator[tuple[str, Array]]:
+    """What a file holds; which of three messages it is, the file doesn't say.
+
+    Args:
+        path: the file.
+        name: of a model's input or output, or what to call it if the file has no name.
+        holds: what a model says that it is; "": try one after another.
+    """
+    import onnx
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise cannot_open(path, error) from error
+    for said, kind, take in (
+        ("tensor", onnx.TensorProto, _tensor),
+        ("sequence", onnx.SequenceProto, _sequence),
+        ("optional", onnx.OptionalProto, _optional),
+    ):
+        if holds not in ("", said):
+            continue
+        try:
+            proto: Any = kind.FromString(data)
+            found = list(take(proto, name if holds else proto.name or name, path))
+        except GoldenError:
+            raise
+        except Exception:  # protobuf and numpy_helper have errors of their own
+            continue
+        yield from found
+        return
+    raise GoldenError(
+        f"{path}: holds no tensor, sequence of tensors or optional tensor with a value",
+        "golden.format",
+    )
+
+
+def _tensor(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
+    from onnx import TensorProto, numpy_helper
+
+    if proto.data_type == TensorProto.UNDEFINED:
+        raise ValueError("no tensor")
+    if proto.data_location == TensorProto.EXTERNAL:
+        _refuse_outside(proto, path)
+    array: Any = numpy_helper.to_array(proto, str(path.parent))
+    if array.dtype.kind in "SU" or (array.dtype.kind == "O" and array.size):
+        texts = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1)]
+        array = np.array(texts, object).reshape(array.shape)
+    if dtype_name(array.dtype) not in DTYPES:
+        told = f"{path}: {name!r} is {array.dtype}, which can't be judged"
+        raise GoldenError(told, "golden.column_type")
+    yield name, array
+
+
+def _refuse_outside(proto: Any, path: Path) -> None:
+    """External data lies beside the file or below."""
+    said = {entry.key: entry.value for entry in proto.external_data}
+    place = (path.parent / said.get("location", "")).resolve()
+    if not place.is_relative_to(path.parent.resolve()) or not place.is_file():
+        raise GoldenError(
+            f"{path}: its data lie in {said.get('location')!r}, which isn't a file in this folder",
+            "golden.unreadable",
+        )
+
+
+def _sequence(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
+    from onnx import SequenceProto
+
+    if proto.elem_type != SequenceProto.TENSOR or not proto.tensor_values:
+        raise ValueError("no sequence of tensors")
+    for number, tensor in enumerate(proto.tensor_values):
+        yield from _tensor(tensor, f"{name}.{number}", path)
+
+
+def _optional(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
+    if proto.HasField("tensor_value"):
+        yield from _tensor(proto.tensor_value, name, path)
+    elif proto.HasField("sequence_value"):
+        yield from _sequence(proto.sequence_value, name, path)
+    else:
+        raise ValueError("no value")
+
+
+def as_samples(tensors: Tensors, name: str, is_whole: bool) -> Iterator[dict[str, Any]]:
+    """One call of a model as samples: those of the first axis, or all of it as one.
+
+    Raises:
+        GoldenError: tensors that don't have the same first axis.
+    """
+    if is_whole:
+        yield {"sample_id": name, **tensors}
+        return
+    counts = {column: array.shape[0] if array.ndim else -1 for column, array in tensors.items()}
+    if len(set(counts.values())) > 1 or -1 in counts.values():
+        told = ", ".join(f"{column} {list(a.shape)}" for column, a in tensors.items())
+        raise GoldenError(
+            f"{name}: the first axis isn't that of the samples in all tensors ({told}); --whole "
+            "makes one sample of each call",
+            "golden.shape",
+        )
+    count = next(iter(counts.values()))
+    for row in range(count):
+        id_ = name if count == 1 else f"{name}/{row}"
+        yield {"sample_id": id_, **{column: array[row] for column, array in tensors.items()}}
+
+
+def varying_columns(calls: Sequence[Mapping[str, tuple[int, ...]]], is_whole: bool) -> list[str]:
+    """Columns whose samples differ in shape, of the shapes of all calls."""
+    found = []
+    for column in calls[0] if calls else ():
+        shapes = {call[column][0 if is_whole else 1 :] for call in calls if column in call}
+        if len(shapes) > 1:
+            found.append(column)
+    return found

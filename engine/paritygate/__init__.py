@@ -26,10 +26,12 @@ if TYPE_CHECKING:
         pack_digest,
         plan_from_models,
         plan_schema,
+        prove_sample,
         replay,
         run,
         toml_text,
         verify,
+        verify_proof,
     )
 
 __all__ = [
@@ -52,10 +54,12 @@ __all__ = [
     "pack_digest",
     "plan_from_models",
     "plan_schema",
+    "prove_sample",
     "replay",
     "run",
     "toml_text",
     "verify",
+    "verify_proof",
 ]
 __version__ = "0.1.0"
 

@@ -127,3 +127,57 @@ def test_samples_go_out_and_come_in_again(tmp_path: Path) -> None:
     checked = invoke("pack", "check", tmp_path / "b.arrow", "--against", path)
     assert "2 of 2 samples are also in" in checked.stdout
     assert invoke("pack", "export", path, "-o", sets).exit_code == 2
+
+
+def test_labels_may_be_missing_or_no_classes(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    some = write_pack(tmp_path / "a.arrow", [1, 2, 3], {"x": X[:3]}, label=pa.array([1, None, 1]))
+    result = invoke("pack", "check", some)
+    assert result.exit_code == 0, result.output
+    assert "labels: 1 2 (66.7 %), (null) 1 (33.3 %)" in result.stdout
+    many = write_pack(tmp_path / "b.arrow", range(2_000), label=range(2_000))
+    assert "labels" not in invoke("pack", "check", many).stdout
+    missing = invoke("pack", "check", some, "--label", "lable")
+    assert missing.exit_code == 2
+    assert "did you mean 'label'?" in missing.stderr
+
+
+def test_a_digest_that_was_recorded_for_other_ids_is_not_compared(tmp_path: Path) -> None:
+    source = tmp_path / "t.csv"
+    source.write_text("sample_id,b,in.x\n1,7,0.5\n2,8,1.5\n", encoding="utf-8")
+    args = ["-o", tmp_path / "p.arrow", "--keep", "b"]
+    assert invoke("pack", "build", source, *args).exit_code == 0
+    result = invoke("pack", "check", tmp_path / "p.arrow", "--id", "b")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_proof_is_verified_with_the_digest_alone(tmp_path: Path) -> None:
+    whole = pack(tmp_path)
+    result = invoke("pack", "prove", whole, "a4")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    proof = tmp_path / "proof.json"
+    proof.write_text(result.stdout)
+    sites = {"site": ["north"]}
+    one = write_pack(
+        tmp_path / "one.parquet", ["a4"], {"x": X[4:5]}, {"y": X[4:5, 0]}, [4], sites,
+        container="parquet",
+    )  # fmt: skip
+    whole.unlink()
+    digest = told["content_digest"]
+    good = invoke("pack", "verify", proof, one, "--digest", digest)
+    assert (good.exit_code, good.stdout) == (0, "sample 'a4' belongs to the pack, as row 4 of 6\n")
+    for wrong in (digest[:-1] + ("0" if digest[-1] != "0" else "1"), "", told["leaf"]):
+        assert invoke("pack", "verify", proof, one, "--digest", wrong).exit_code == 1
+    forged = write_pack(tmp_path / "f.arrow", ["a4"], {"x": X[3:4]}, {"y": X[4:5, 0]}, [4], sites)
+    assert invoke("pack", "verify", proof, forged, "--digest", digest).exit_code == 1
+    for key, value in (("row", 3), ("samples", 5), ("samples", 7), ("path", told["path"][:-1])):
+        proof.write_text(json.dumps({**told, key: value}))
+        assert invoke("pack", "verify", proof, one, "--digest", digest).exit_code == 1
+    for text in ("{", "[]", "{}", json.dumps({**told, "path": ["xyz"]})):
+        proof.write_text(text)
+        assert invoke("pack", "verify", proof, one, "--digest", digest).exit_code == 2
+    other = write_pack(tmp_path / "o.arrow", ["a5"], {"x": X[5:6]})
+    proof.write_text(json.dumps(told))
+    assert invoke("pack", "verify", proof, other, "--digest", digest).exit_code == 2

@@ -18,7 +18,7 @@ from tests.packs import write_pack, write_table
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden import content as subject
-from paritygate.golden.content import content_digest, leaf_of, prove_sample
+from paritygate.golden.content import content_digest, leaf_of, prove_row
 from paritygate.golden.merkle import Proof, Tree, prove
 
 QUICK = settings(
@@ -253,13 +253,14 @@ def test_root_and_proofs_of_every_size(count: int) -> None:
 def test_a_sample_is_proved_by_itself(tmp_path: Path) -> None:
     x = np.arange(20, dtype=np.float32).reshape(10, 2)
     path = write_pack(tmp_path / "p.arrow", [f"s{i}" for i in range(10)], {"x": x}, label=range(10))
-    proof = prove_sample([path], tmp_path, 6)
+    proof, leaf = prove_row([path], tmp_path, 6)
+    assert proof.digest(leaf) == digest(path)
     alone = write_pack(tmp_path / "one.arrow", ["s6"], {"x": x[6:7]}, label=[6])
     assert proof.digest(leaf_of([alone], tmp_path, 0)) == digest(path)
     forged = write_pack(tmp_path / "two.arrow", ["s6"], {"x": x[7:8]}, label=[6])
     assert proof.digest(leaf_of([forged], tmp_path, 0)) != digest(path)
     with pytest.raises(IndexError):
-        prove_sample([path], tmp_path, 10)
+        prove_row([path], tmp_path, 10)
 
 
 def test_digest_is_kept_until_a_file_changes(

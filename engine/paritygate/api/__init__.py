@@ -7,6 +7,7 @@ from paritygate.api.exporting import export_pack
 from paritygate.api.importing import import_pack
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
+from paritygate.api.proving import prove_sample, verify_proof
 from paritygate.api.replaying import replay
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
@@ -35,9 +36,11 @@ __all__ = [
     "pack_digest",
     "plan_from_models",
     "plan_schema",
+    "prove_sample",
     "replay",
     "run",
     "toml_text",
     "unjudged_summary",
     "verify",
+    "verify_proof",
 ]

@@ -46,18 +46,23 @@ def export_pack(
     if bool(len(ids)) == bool(len(rows)):
         told = "name the samples by their ids or by their rows"
         raise PlanError([Problem("--ids", told)], "pack export")
-    use = PackUse(id, label_column="label", outputs_prefix=outputs_prefix)
+    use = PackUse(id, outputs_prefix=outputs_prefix)
     names = model_names(Path(model)) if model is not None else Names()
     with open_for_check(files_of(pack), Path.cwd(), use) as opened:
         opened.scan_ids()
-        chosen = _rows_of(opened, ids) if len(ids) else _checked(opened, rows)
+        chosen = rows_of(opened, ids) if len(ids) else _checked(opened, rows)
         target = Path(out)
         if target.suffix.lower() == ".npz":
             return [export_npz(opened, chosen, target)]
         return export_sets(opened, chosen, target, names)
 
 
-def _rows_of(pack: GoldenPack, ids: Sequence[int | str]) -> list[int]:
+def rows_of(pack: GoldenPack, ids: Sequence[int | str]) -> list[int]:
+    """Rows of samples by their ids, given as they are or as text.
+
+    Raises:
+        GoldenError: an id that the pack lacks.
+    """
     if pack.id_kind == "int64":
         try:
             wanted = np.array([int(i) for i in ids], np.int64)

@@ -64,7 +64,7 @@ def check_pack(
     against: Files | None = None,
     plan: Plan | str | Path | Mapping[str, Any] | None = None,
     id: str = "sample_id",
-    label: str = "label",
+    label: str | None = None,
     slices: Sequence[str] = (),
 ) -> PackReport:
     """Read all of a pack and say what is in it.
@@ -75,7 +75,7 @@ def check_pack(
         plan: takes ids, label, slices and columns from a plan, holds the samples against its
             contract, and compares with its calibration pack where `against` names none.
         id: column of the ids, without a plan.
-        label: column of the labels, without a plan; the default one may be absent.
+        label: column of the labels, without a plan; None: `label`, if there.
         slices: columns whose values are counted, without a plan.
 
     Raises:
@@ -108,9 +108,7 @@ def files_of(pack: Files) -> list[str]:
 def _use(plan: Plan) -> PackUse:
     table = plan.table
     columns = {name: t.column for name, t in table.inputs.items() if t.column is not None}
-    return PackUse(
-        table.id, table.label or "label", tuple(plan.slices), columns, table.outputs_from
-    )
+    return PackUse(table.id, table.label, tuple(plan.slices), columns, table.outputs_from)
 
 
 def _rejected(plan: Plan, pack: GoldenPack) -> Iterator[tuple[str, list[int | str]]]:

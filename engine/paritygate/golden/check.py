@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from paritygate.core.errors import GoldenError
 from paritygate.golden.content import recorded_digest
 from paritygate.golden.equal import DigestStore, EqualSamples, repeated, shared
 from paritygate.golden.files import find_files
@@ -19,11 +18,15 @@ from paritygate.golden.leaves import SampleReader, Wanted
 from paritygate.golden.merkle import Tree, close_tree
 from paritygate.golden.overlap import IdsOf, Overlap, check_inputs, describe_overlap, store_inputs
 from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.golden.plain import plain
+from paritygate.golden.schema import missing_column
+from paritygate.golden.source import Source, reading
+from paritygate.golden.values import NULL
 
 Balance = Mapping[str, int]
 
 _STEP = 65_536
-_MOST_VALUES = 1_000
+MOST_VALUES = 1_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class PackUse:
 
     Attributes:
         id_column: column of the ids.
-        label_column: column of the labels; the default one may be absent.
+        label_column: column of the labels; None: `label`, if there.
         slices: columns by which results are split.
         inputs: input -> its column, besides `in.NAME`.
         outputs_from: "all": where no column is `out.NAME`, every other column is an output.
@@ -40,7 +43,7 @@ class PackUse:
     """
 
     id_column: str = "sample_id"
-    label_column: str | None = "label"
+    label_column: str | None = None
     slices: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
@@ -57,7 +60,7 @@ class PackFacts:
         id_kind: "int64" or "string".
         scan: ids that occur twice.
         columns: dtype and dims of each tensor, a dim None where it varies.
-        labels: label -> samples, the most frequent first; None: no labels.
+        labels: label -> samples, the most frequent first; None: no labels, or too many.
         slices: slice column -> value -> samples.
         digest: of the content.
         recorded: the digest that the file says it was written with; "": none.
@@ -96,7 +99,7 @@ def open_for_check(patterns: Sequence[str | Path], folder: Path, use: PackUse) -
         patterns,
         folder,
         id_column=use.id_column,
-        label_column=use.label_column,
+        label_column=None,
         slices=use.slices,
         inputs=use.inputs,
         outputs_from=use.outputs_from,
@@ -147,7 +150,7 @@ def check_pack(
         id_kind=pack.id_kind,
         scan=scan,
         columns=tuple(_tensors(pack)),
-        labels=_labels(pack),
+        labels=_labels(pack, use),
         slices={name: _slice(pack, name) for name in pack.slices},
         digest=digest,
         recorded=recorded_digest([file.path for file in pack.files], use.id_column),
@@ -199,20 +202,35 @@ def _tensors(pack: GoldenPack) -> Iterator[tuple[str, str, tuple[int | None, ...
             yield prefix + name, spec.dtype, spec.shape
 
 
-def _labels(pack: GoldenPack) -> Balance | None:
-    if pack.label is None:
-        return None
+def _labels(pack: GoldenPack, use: PackUse) -> Balance | None:
+    """Samples of each label, null among them; None: there are none, or too many to be classes."""
     found: Counter[str] = Counter()
-    for start, stop in pack.batch_spans(_STEP):
-        found.update(map(str, pack.labels(start, stop).tolist()))
-        if len(found) > _MOST_VALUES:
-            raise GoldenError(
-                f"{pack.files[0].path}: the label column has more than {_MOST_VALUES} values; it "
-                "is counted by class, so name another column",
-                "golden.label_type",
-            )
-        pack.done_until(stop)
+    for file in pack.files:
+        source = open_file(file.path, use.id_column)
+        try:
+            column = use.label_column or "label"
+            if column not in source.fields and use.label_column is None:
+                return None
+            if column not in source.fields:
+                raise missing_column(source, column, "label", "golden.missing_column")
+            source.select([column])
+            for number, rows in enumerate(source.batch_rows):
+                found.update(_counted(source, number, column))
+                source.drop(number, 0, rows)
+                if len(found) > MOST_VALUES:
+                    return None
+        finally:
+            source.close()
     return dict(found.most_common())
+
+
+def _counted(source: Source, number: int, column: str) -> Iterator[str]:
+    with reading(source.path):
+        array = plain(source.column(number, column))
+        array.validate(full=True)
+        values = array.to_pylist()
+    for value in values:
+        yield NULL if value is None else str(value)
 
 
 def _slice(pack: GoldenPack, name: str) -> Balance:

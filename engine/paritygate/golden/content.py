@@ -49,10 +49,12 @@ def content_digest(
 def recorded_digest(paths: Sequence[Path], id_column: str = "sample_id") -> str:
     """The digest that a pack of one file says it was written with; "": it says none.
 
+    It is that of a pack whose ids are called `sample_id`, and is asked for only of such a one.
+
     Raises:
         GoldenError: the file can't be read.
     """
-    if len(paths) != 1:
+    if len(paths) != 1 or id_column != "sample_id":
         return ""
     source = open_file(paths[0], id_column)
     found = (source.schema.metadata or {}).get(KEY.encode(), b"").decode(errors="replace")
@@ -60,19 +62,19 @@ def recorded_digest(paths: Sequence[Path], id_column: str = "sample_id") -> str:
     return found
 
 
-def prove_sample(
+def prove_row(
     patterns: Sequence[str | Path], folder: Path, row: int, *, id_column: str = "sample_id"
-) -> Proof:
-    """The proof that the sample of a row belongs to a pack.
+) -> tuple[Proof, bytes]:
+    """The proof that the sample of a row belongs to a pack, and the sample's leaf.
 
     Raises:
         GoldenError: as `content_digest`.
         IndexError: the pack has no such row.
     """
+    leaf = leaf_of(patterns, folder, row, id_column=id_column)
     with SampleReader(patterns, folder, Wanted(id_column)) as reader:
-        if not 0 <= row < reader.samples:
-            raise IndexError(f"row {row} of a pack of {reader.samples}")
-        return prove((found.leaves for found in reader.digests()), row, reader.samples)
+        proof = prove((found.leaves for found in reader.digests()), row, reader.samples)
+    return proof, leaf
 
 
 def leaf_of(

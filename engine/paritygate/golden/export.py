@@ -62,7 +62,7 @@ def export_sets(pack: GoldenPack, rows: Sequence[int], folder: Path, names: Name
 
 
 def export_npz(pack: GoldenPack, rows: Sequence[int], path: Path) -> Path:
-    """Write one `.npz` file: `sample_id`, `in.NAME`, `out.NAME`, `label`, a row a sample.
+    """Write one `.npz` file: `sample_id`, `in.NAME` and `out.NAME`, a row a sample.
 
     Raises:
         GoldenError: samples of different shape, or a dtype that NumPy lacks.
@@ -75,11 +75,6 @@ def export_npz(pack: GoldenPack, rows: Sequence[int], path: Path) -> Path:
     for name in pack.outputs:
         if all(_answer(pack, name, row) is not None for row in rows):
             arrays[f"out.{name}"] = _stacked(pack, f"out.{name}", rows)
-    if pack.label is not None:
-        labels = [pack.labels(row, row + 1)[0] for row in rows]
-        arrays["label"] = _texts(
-            "label", np.array(labels, object if pack.label != "int64" else int)
-        )
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("wb") as file:

@@ -8,6 +8,7 @@ from paritygate_frontends.cli.pack_build import build
 from paritygate_frontends.cli.pack_check import check
 from paritygate_frontends.cli.pack_export import export
 from paritygate_frontends.cli.pack_import import import_
+from paritygate_frontends.cli.pack_prove import prove, verify
 
 pack = typer.Typer(
     name="pack",
@@ -20,3 +21,5 @@ pack.command("build", short_help="Make a pack of tables or arrays.")(build)
 pack.command("import", short_help="Make a pack of what other tools keep.")(import_)
 pack.command("check", short_help="Read all of a pack; say what is in it.")(check)
 pack.command("export", short_help="Write samples for other tools.")(export)
+pack.command("prove", short_help="Prove that a sample belongs to a pack.")(prove)
+pack.command("verify", short_help="Verify such a proof by the content digest.")(verify)

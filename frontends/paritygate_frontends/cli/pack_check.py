@@ -22,7 +22,9 @@ def check(
         typer.Option(metavar="PLAN", help="Takes columns, contract and calibration from a plan."),
     ] = None,
     id_column: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Ids.")] = "sample_id",
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="Labels.")] = "label",
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Labels; default: label, if there.")
+    ] = None,
     slices: Annotated[
         list[str] | None,
         typer.Option("--slice", metavar="COLUMN", help="Count its values. Repeatable."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.conformance import (
+    rows_admission,
     rows_consistency,
     rows_decisions,
     rows_doors,
@@ -159,6 +160,7 @@ ROWS: tuple[Case, ...] = (
     *rows_dtypes.ROWS,
     *rows_runtimes.ROWS,
     *rows_torch.ROWS,
+    *rows_admission.ROWS,
 )
 
 NOT_YET: dict[str, str] = {

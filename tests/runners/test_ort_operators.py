@@ -111,8 +111,9 @@ def test_a_library_that_was_changed_is_never_opened(folder: Path) -> None:
 
 def test_a_library_that_is_not_there(folder: Path) -> None:
     table = [{"path": "absent.so", "sha256": "0" * 64}]
-    with pytest.raises(ParityError, match=r"library .*absent.so: can't be read: No such file"):
+    with pytest.raises(ParityError, match=r"library .*absent.so: can't be read: No such") as caught:
         paritygate.run(plan(folder, table), out=None)
+    assert (caught.value.code, caught.value.exit_code) == ("runner.load_failed", 2)
 
 
 def test_what_is_no_library_is_told(folder: Path) -> None:

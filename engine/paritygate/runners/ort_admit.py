@@ -71,8 +71,9 @@ def _stage_library(folder: Path, library: CustomOpLibrary) -> Held[StagedFile]:
     try:
         return stage_file(folder / library.path, library.sha256)
     except AdmissionError as e:
+        code = RunnerLoadError.code if e.code == AdmissionError.code else e.code
         text = f"custom operator library {e}"
-        raise AdmissionError(text, e.code, is_machine_fault=True) from None
+        raise AdmissionError(text, code, is_machine_fault=True) from None
 
 
 def _no_file(path: Path) -> str:

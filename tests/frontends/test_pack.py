@@ -181,3 +181,10 @@ def test_a_proof_is_verified_with_the_digest_alone(tmp_path: Path) -> None:
     other = write_pack(tmp_path / "o.arrow", ["a5"], {"x": X[5:6]})
     proof.write_text(json.dumps(told))
     assert invoke("pack", "verify", proof, other, "--digest", digest).exit_code == 2
+
+
+def test_packs_that_can_share_nothing_are_not_called_apart(tmp_path: Path) -> None:
+    other = write_pack(tmp_path / "o.arrow", [1], {"z": X[:1]})
+    result = invoke("pack", "check", pack(tmp_path), "--against", other)
+    assert result.exit_code == 2
+    assert "its inputs are z (float32, 1 axes)" in " ".join(result.stderr.split())

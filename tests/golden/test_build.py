@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -348,3 +349,22 @@ def test_files_of_a_saved_folder_follow_its_own_order(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     with pytest.raises(GoldenError, match=r"several splits .train"):
         paritygate.build_from(tmp_path / "q.out", tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
+def test_the_row_is_that_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr("paritygate.golden.read_tables._ROWS", 2)
+    columns = pa.table({"sample_id": range(9), "a": [1.0] * 7 + [None, 1.0]})
+    path = tmp_path / f"t.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(columns, path, row_group_size=4)
+    elif suffix == "arrow":
+        with pa.ipc.new_file(path, columns.schema) as writer:
+            writer.write_table(columns, max_chunksize=4)
+    else:
+        pa.csv.write_csv(columns, path)
+    for spec in ("x=a", "x=a,", "x:float32=a"):
+        with pytest.raises(GoldenError, match="column 'a', row 7: has no value"):
+            paritygate.build_from(tmp_path / "p.arrow", path, inputs=[spec])

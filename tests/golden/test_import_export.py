@@ -282,3 +282,51 @@ def test_a_json_of_something_else(tmp_path: Path, told: Any, error: str) -> None
     path.write_text(told if isinstance(told, str) else json.dumps(told))
     with pytest.raises(GoldenError, match=error):
         paritygate.import_pack(tmp_path / "p.arrow", path)
+
+
+def model(path: Path, inputs: list[str], outputs: list[str]) -> Path:
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, ["batch", 2])
+    weight = numpy_helper.from_array(np.zeros((1, 2), np.float32), "w")
+    values = [helper.make_value_info(name, kind) for name in ["w", *inputs]]
+    answers = [helper.make_value_info(name, kind) for name in outputs]
+    graph = helper.make_graph([], "g", values, answers, [weight])
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_a_model_says_the_order_of_inputs(tmp_path: Path) -> None:
+    x = np.arange(4, dtype=np.float32).reshape(2, 2)
+    outputs = {"y": x, "z": x + 1}
+    pack = write_pack(tmp_path / "p.arrow", [1, 2], {"a": x, "b": x + 2}, outputs)
+    twisted = model(tmp_path / "m.onnx", ["b", "a"], ["z"])
+    (made,) = paritygate.export_pack(pack, tmp_path / "sets", rows=[0], model=twisted)
+    assert sorted(path.name for path in made.iterdir()) == [
+        "input_0.pb",
+        "input_1.pb",
+        "output_0.pb",
+    ]
+    names = [onnx.load_tensor(path).name for path in sorted(made.iterdir())]
+    assert names == ["b", "a", "z"]
+    more = model(tmp_path / "n.onnx", ["a", "c"], ["y"])
+    with pytest.raises(GoldenError, match="has no input 'c', which the model takes"):
+        paritygate.export_pack(pack, tmp_path / "more", rows=[0], model=more)
+
+
+def test_a_side_that_gave_no_answer_is_left_out(tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    golden = write_pack(tmp_path / "golden.arrow", ["a", "b", "c"], {"x": x})
+    cand = write_pack(tmp_path / "cand.arrow", ["a", "c"], outputs={"y": x[[0, 2]]})
+    echo = {"kind": "null", "echo": {"y": "x"}}
+    stage = {
+        "name": "s",
+        "reference": "ref",
+        "candidate": "cand",
+        "default": {"atol": 0.1, "rtol": 0},
+    }
+    plan = {"golden": str(golden), "runners": {"ref": echo, "cand": str(cand)}, "stages": [stage]}
+    run = paritygate.run(plan, out=tmp_path / "runs")
+    assert [reason.code for reason in run.reasons] == ["sample.missing"]
+    shard = run.folder / "failures" / "s-00000.arrow"
+    (made,) = paritygate.export_pack(shard, tmp_path / "o", ids=["b"], outputs_prefix="cand.")
+    assert [path.name for path in made.iterdir()] == ["input_0.pb"]

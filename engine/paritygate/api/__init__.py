@@ -2,6 +2,7 @@
 
 from paritygate.api.arrays import assert_parity
 from paritygate.api.building import build_from, build_pack
+from paritygate.api.drafting import draft_contract
 from paritygate.api.explaining import explain, find_latest
 from paritygate.api.exporting import export_pack
 from paritygate.api.importing import import_pack
@@ -28,6 +29,7 @@ __all__ = [
     "check_pack",
     "compare",
     "doctor",
+    "draft_contract",
     "explain",
     "export_pack",
     "find_latest",

@@ -91,6 +91,28 @@ def model_names(path: Path) -> Names:
     Raises:
         GoldenError: it can't be read.
     """
+    inputs, outputs = _values(path)
+    return Names(
+        tuple((value.name, _kind(value)) for value in inputs),
+        tuple((value.name, _kind(value)) for value in outputs),
+    )
+
+
+def model_dims(path: Path) -> dict[str, tuple[str | None, ...]]:
+    """Names of the dims of a model's tensors; None where a dim has none.
+
+    Raises:
+        GoldenError: it can't be read.
+    """
+    inputs, outputs = _values(path)
+    return {
+        value.name: tuple(dim.dim_param or None for dim in value.type.tensor_type.shape.dim)
+        for value in [*inputs, *outputs]
+        if value.type.HasField("tensor_type")
+    }
+
+
+def _values(path: Path) -> tuple[list[Any], list[Any]]:
     import onnx
 
     try:
@@ -101,10 +123,7 @@ def model_names(path: Path) -> Names:
         raise GoldenError(f"{path}: is no ONNX model ({error})", "golden.format") from error
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in weights]
-    return Names(
-        tuple((value.name, _kind(value)) for value in inputs),
-        tuple((value.name, _kind(value)) for value in model.graph.output),
-    )
+    return inputs, list(model.graph.output)
 
 
 def _kind(value: Any) -> str:

@@ -212,7 +212,7 @@ class GoldenPack:
                 naming the id.
         """
         if name.startswith("in."):
-            return self.input(name.removeprefix("in."), start, stop)
+            return self._tensor(self._columns.inputs[name.removeprefix("in.")], start, stop)
         return self.output(name.removeprefix("out."), start, stop)
 
     def take_output(self, name: str, rows: Rows) -> Tensor:

@@ -29,6 +29,12 @@ def check(
         list[str] | None,
         typer.Option("--slice", metavar="COLUMN", help="Count its values. Repeatable."),
     ] = None,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Print a contract of what occurs, for a plan, instead.")
+    ] = False,
+    model: Annotated[
+        Path | None, typer.Option(metavar="ONNX", help="Names the dims of a draft that vary.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Read all of a pack: ids, tensors, labels, equal samples, content digest.
@@ -41,6 +47,11 @@ def check(
         from paritygate_frontends.report.checks import render_checks
         from paritygate_frontends.report.screen import show
 
+        if draft:
+            text = api.draft_contract(pack, model=model, id=id_column)
+            with output():
+                typer.echo(text, nl=False)
+            return 0
         report = api.check_pack(
             pack, against=against, plan=plan, id=id_column, label=label, slices=slices or ()
         )

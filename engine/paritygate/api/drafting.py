@@ -1,0 +1,94 @@
+"""A contract drafted from a pack: a beginning, which whoever knows the product edits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from paritygate.api.packs import Files, files_of
+from paritygate.golden.check import PackUse, open_for_check
+from paritygate.golden.observe import Observed, observe
+from paritygate.golden.onnx_data import model_dims
+
+_HEAD = (
+    "# Drafted from {samples} samples. Ranges are those that occur: widen them to what is\n"
+    "# allowed, and say axes, channels and units.\n"
+)
+
+
+def draft_contract(
+    pack: Files, *, model: str | PathLike[str] | None = None, id: str = "sample_id"
+) -> str:
+    """`[dims]`, `[inputs]` and `[outputs]` of a plan as TOML, from what a pack holds.
+
+    Args:
+        pack: files, folders or globs.
+        model: an ONNX model that names the dims that vary.
+        id: column of the ids.
+
+    Raises:
+        GoldenError: the pack or the model can't be read.
+    """
+    import tomli_w
+
+    known = model_dims(Path(model)) if model is not None else {}
+    dims: dict[str, dict[str, int]] = {}
+    notes: list[str] = []
+    tables: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
+    with open_for_check(files_of(pack), Path.cwd(), PackUse(id)) as opened:
+        opened.scan_ids()
+        for kind, prefix, specs in (
+            ("inputs", "in.", opened.inputs),
+            ("outputs", "out.", opened.outputs),
+        ):
+            for name, spec in specs.items():
+                found = observe(opened, prefix + name, spec)
+                table = {"dtype": found.dtype, "shape": _shape(name, found, known, dims)}
+                if kind == "inputs":
+                    table |= _range(found)
+                    if found.nonfinite:
+                        notes.append(
+                            f"# {found.nonfinite} samples have a NaN or an infinity in {name!r}: "
+                            "this contract rejects them.\n"
+                        )
+                tables[kind][name] = table
+        head = _HEAD.format(samples=opened.samples)
+    data = {"dims": dims, **tables}
+    return head + "".join(notes) + "\n" + tomli_w.dumps({k: v for k, v in data.items() if v})
+
+
+def _shape(
+    name: str,
+    found: Observed,
+    known: Mapping[str, tuple[str | None, ...]],
+    dims: dict[str, dict[str, int]],
+) -> list[int | str]:
+    """The shape with names for dims that vary, whose bounds are noted."""
+    said = known.get(name, ())
+    shape: list[int | str] = ["batch"]
+    for axis, (low, high) in enumerate(found.dims):
+        if low == high:
+            shape.append(low)
+            continue
+        symbol = said[axis + 1] if len(said) == len(found.dims) + 1 else None
+        dim = _word(symbol or f"{name}_{axis}")
+        bounds = dims.setdefault(dim, {"min": low, "max": high})
+        bounds.update(min=min(low, bounds["min"]), max=max(high, bounds["max"]))
+        shape.append(dim)
+    return shape
+
+
+def _word(text: str) -> str:
+    word = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    word = f"_{word}" if word[:1].isdigit() else word
+    return f"{word}_" if word == "batch" else word
+
+
+def _range(found: Observed) -> dict[str, Any]:
+    pairs = [list(pair) for pair in found.ranges]
+    if not pairs:
+        return {}
+    return {"range": pairs[0] if len(set(found.ranges)) == 1 else pairs}

@@ -19,7 +19,17 @@ def test_help_lists_exactly_the_verbs_that_exist() -> None:
     assert result.exit_code == 0
     listed = result.stdout.partition("Commands:\n")[2].partition("\n\n")[0]
     verbs = re.findall(r"^  (\S+)", listed, re.MULTILINE)
-    assert verbs == ["run", "compare", "check", "explain", "replay", "demo", "doctor", "pack"]
+    assert verbs == [
+        "run",
+        "compare",
+        "check",
+        "record",
+        "explain",
+        "replay",
+        "demo",
+        "doctor",
+        "pack",
+    ]
     assert "..." not in listed
     for code in ("0 release", "1 hold", "2 could not judge", "3 incomplete", "130 interrupted"):
         assert code in " ".join(result.stdout.split())

@@ -9,18 +9,21 @@ from paritygate.api.importing import import_pack
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.proving import prove_sample, verify_proof
+from paritygate.api.recording import record
 from paritygate.api.replaying import replay
 from paritygate.api.result import HoldError, RunResult, unjudged_summary
 from paritygate.api.runs import CheckReport, check, compare, doctor, run
 from paritygate.api.schema import plan_schema
 from paritygate.api.verify import verify
 from paritygate.core.errors import ParityError
+from paritygate.pipeline.record import RecordResult
 
 __all__ = [
     "CheckReport",
     "HoldError",
     "PackReport",
     "ParityError",
+    "RecordResult",
     "RunResult",
     "assert_parity",
     "build_from",
@@ -39,6 +42,7 @@ __all__ = [
     "plan_from_models",
     "plan_schema",
     "prove_sample",
+    "record",
     "replay",
     "run",
     "toml_text",

@@ -18,12 +18,15 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So far. `elapsed_s` counts from the first block; `left_s` is None until it can be told."""
+    """So far. `elapsed_s` counts from the first block; `left_s` is None until it can be told.
+
+    `flips` and `failed` are None where nothing is judged.
+    """
 
     samples: int
     total: int
-    flips: int
-    failed: int
+    flips: int | None
+    failed: int | None
     elapsed_s: float
     left_s: float | None
 

@@ -112,6 +112,7 @@ class GoldenPack:
     Attributes:
         files: the files in sample order.
         watched: the same files as they were when they were opened.
+        file_metadata: metadata of each file's schema.
         samples: rows over all files.
         id_kind: "int64" or "string".
         inputs: tensor name -> spec of an input; which dims vary is known once ids are scanned.
@@ -129,6 +130,9 @@ class GoldenPack:
         self.files = tuple(
             PackFile(source.path, sum(source.batch_rows), source.size) for source in sources
         )
+        self.file_metadata: Sequence[Mapping[bytes, bytes]] = [
+            source.schema.metadata or {} for source in sources
+        ]
         self.id_kind: Kind = columns.id_kind
         self._specs = dict(columns.tensors)
         self.inputs = self._named(columns.inputs)

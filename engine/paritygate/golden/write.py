@@ -120,8 +120,16 @@ class PackWriter:
         if self._writer is not None and self._sink is not None:
             self._writer.close()
             self._sink.close()
+        self._complete(self._partial)
         self._partial.replace(self.path)
+        self._named()
         self._writer = self._sink = None
+
+    def _complete(self, partial: Path) -> None:
+        """What is left to do on the closed file before it takes its name."""
+
+    def _named(self) -> None:
+        """What is left to do once it has its name."""
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """Run one step; on any error leave nothing, and say what the disk said."""

@@ -24,6 +24,7 @@ from paritygate.pipeline.measure import Measure
 from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.span import Prepared, read_block
 from paritygate.runners.base import Runner, RunnerSession
+from paritygate.runners.recorded_origin import Origin
 from paritygate.tally.coupling import Consistency, SelfCheck
 from paritygate.tally.stage import Hits
 
@@ -132,6 +133,14 @@ def _recorded(prepared: Prepared) -> Iterator[tuple[str, list[Stage]]]:
             yield name, stages
 
 
+def _recorded_at(runner: Runner) -> str:
+    origin = getattr(runner, "origin", None)
+    size = origin.batch_size if isinstance(origin, Origin) else None
+    return (
+        f"it was recorded in batches of {size}" if size else "what it was recorded at isn't known"
+    )
+
+
 @dataclass
 class _Check:
     """One runner: what it is run at, and what was measured so far."""
@@ -154,7 +163,7 @@ class _Check:
         others = dim.besides(size) if dim is not None and size is not None else []
         why_not = ""
         if runner.kind == "recorded":
-            why_not = "what it was recorded at isn't known"
+            why_not = _recorded_at(runner)
         elif runner.kind == "null":
             why_not = "it computes nothing"
         elif is_cut or dim is None:

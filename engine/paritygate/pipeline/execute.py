@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from paritygate.core.errors import GoldenError, PlanError, Problem
+from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tensors import Stats
@@ -24,12 +22,10 @@ from paritygate.pipeline.drive import drive
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary, describe_consistency
+from paritygate.pipeline.surroundings import changed_files, in_background, look_around
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
-from paritygate.runners.environment import describe_environment
 from paritygate.tally.coupling import Consistency
 from paritygate.tally.stage import StageTally, Tally
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -105,29 +101,6 @@ def execute(plan: Plan, options: Options) -> Outcome:
     return outcome
 
 
-@dataclass(frozen=True)
-class _Pending:
-    """What the summary needs besides the run's results, made while the run goes on."""
-
-    digests: Future[tuple[str, ...]]
-    environment: Future[dict[str, object]]
-    overlap: Future[Overlap] | None = None
-
-
-def _in_background(work: Callable[[], _T]) -> Future[_T]:
-    """Start work on a thread of its own, which doesn't keep an interrupted process alive."""
-    future: Future[_T] = Future()
-
-    def body() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as e:  # handed to whoever asks for the result
-            future.set_exception(e)
-
-    threading.Thread(target=body, name="paritygate-facts", daemon=True).start()
-    return future
-
-
 def run_prepared(
     ready: Preparation, options: Options, folder: RunFolder | None, started: float
 ) -> Outcome:
@@ -143,11 +116,9 @@ def run_prepared(
         ParityError: it could not be judged.
     """
     prepared = ready.prepared
-    pending = _Pending(
-        digests=_in_background(prepared.pack.file_digests),
-        environment=_in_background(describe_environment),
-        overlap=_in_background(ready.calibration.run) if ready.calibration is not None else None,
-    )
+    around = look_around(prepared.pack)
+    calibration = ready.calibration
+    overlapping = in_background(calibration.run) if calibration is not None else None
     partial = folder.partial if folder is not None else None
     options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
     startup_s = time.perf_counter() - started
@@ -156,8 +127,8 @@ def run_prepared(
     checking = time.perf_counter()
     consistency = check_consistency(ready, is_cut=bool(options.cuts))
     checked_s = time.perf_counter() - checking
-    digests = _file_digests(pending)
-    overlap = pending.overlap.result() if pending.overlap is not None else None
+    digests = around.file_digests()
+    overlap = overlapping.result() if overlapping is not None else None
     judgement = judge(_facts(ready, tally, consistency, overlap))
     shards = collector.write() if folder is not None else {}
     timing = {
@@ -176,7 +147,7 @@ def run_prepared(
         judgement,
         shards,
         digests,
-        pending.environment.result(),
+        around.environment(),
         timing,
         options.stats,
     )
@@ -184,16 +155,6 @@ def run_prepared(
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["consistency"] = describe_consistency(ready, consistency)
     return Outcome(judgement, summary, None, tally)
-
-
-def _file_digests(pending: _Pending) -> tuple[str, ...]:
-    try:
-        return pending.digests.result()
-    except OSError as e:
-        raise GoldenError(
-            f"{e.filename}: can't be digested any more ({e.strerror}); it was there when the run "
-            "began, so run again on files that nobody removes"
-        ) from e
 
 
 def _drive(ready: Preparation, options: Options, collector: Collector) -> Tally:
@@ -249,17 +210,13 @@ def _facts(
         )
         for stage in ready.selected
     ]
-    # Sides first: the identity of a recording is made of digests, which must name what is there.
-    watched = [*prepared.pack.watched, *(w for r in prepared.runners.values() for w in r.watched)]
-    watched += ready.calibration.watched if ready.calibration is not None else ()
-    changed = dict.fromkeys(str(w.path) for w in watched if w.is_changed())
     return RunFacts(
         plan=prepared.plan,
         samples=prepared.pack.samples,
         asked=prepared.samples,
         stages=stages,
         locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
-        changed=tuple(changed),
+        changed=changed_files(ready),
         notes=list(note_unused(ready)),
         consistency=consistency,
         overlap=overlap,

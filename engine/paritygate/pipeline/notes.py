@@ -8,6 +8,7 @@ from paritygate.core.plan import Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.pipeline.prepare import Preparation
 from paritygate.runners.base import Runner
+from paritygate.runners.recorded_origin import Origin
 
 
 def note_unused(ready: Preparation) -> Iterator[str]:
@@ -44,6 +45,9 @@ def _own_columns(ready: Preparation) -> Iterator[str]:
     for name, runner in ready.prepared.runners.items():
         if skipped := getattr(runner, "skipped_columns", ()):
             yield f"columns: {', '.join(skipped)} of the recording of {name} are not compared"
+        if isinstance(origin := getattr(runner, "origin", None), Origin):
+            for note in origin.notes:
+                yield f"recording of {name}: {note}"
         if own := getattr(runner, "own_inputs", ()):
             yield (
                 f"inputs: the recording of {name} has {', '.join(own)} too, which was not compared "

@@ -14,6 +14,7 @@ from paritygate.comparison.stage import StageComparer
 from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
 from paritygate.golden.overlap import OverlapCheck
@@ -97,6 +98,7 @@ def prepare_plan(
     cuts: Sequence[int] = (),
     callables: Mapping[str, CallableRunner] | None = None,
     rows: frozenset[int] | None = None,
+    alone: str | None = None,
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -108,13 +110,14 @@ def prepare_plan(
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
         callables: runner name -> function object that stands in for the plan's runner.
         rows: judge only these, in the blocks and batches that they are in; None: all.
+        alone: make this runner ready and no other, for no stage.
 
     Raises:
         PlanError: the plan contradicts the pack or a model, or the limit is negative.
         GoldenError: the pack can't be used.
         RunnerLoadError: a reference that doesn't load, or this machine or plan is at fault.
     """
-    selected = select_stages(plan, stage)
+    selected = select_stages(plan, stage) if alone is None else (_alone(plan, alone),)
     if limit is not None and limit < 0:
         raise PlanError([Problem("--limit", f"is {limit}; it must be 0 or more")], plan.source)
     with ExitStack() as stack:
@@ -129,12 +132,13 @@ def prepare_plan(
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
         needed = {n for s in running for n in (s.reference, s.candidate)}
         active = {name: r for name, r in runners.items() if name in needed}
-        _check_constants(plan, active)
+        if alone is None:
+            _check_constants(plan, active)
         check_layouts(plan, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
         blocks = _cut(cuts) if cuts else _blocks(pack, active, samples)
         size = max((block.samples for block in blocks), default=1)
-        comparers = [StageComparer(plan, s, stats) for s in running]
+        comparers = [StageComparer(plan, s, stats) for s in running if alone is None]
         check_names(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)
@@ -154,6 +158,16 @@ def prepare_plan(
             blocks = [b for b in blocks if not rows.isdisjoint(b.ordinals().tolist())]
         return Preparation(prepared, selected, blocks, failures, stack.pop_all(), calibration)
     raise AssertionError("unreachable")
+
+
+def _alone(plan: Plan, runner: str) -> Stage:
+    """A stage of which no comparison is made, both sides of which are this runner."""
+    if runner not in plan.runners:
+        problem = Problem(
+            "RUNNER", f"no runner is named {runner!r}{did_you_mean(runner, plan.runners)}"
+        )
+        raise PlanError([problem], plan.source)
+    return Stage(runner, runner, runner, {}, None, (), {}, is_self=True)
 
 
 def _cut(cuts: Sequence[int]) -> list[Block]:

@@ -10,6 +10,7 @@ from paritygate.comparison.stage import StageComparer
 from paritygate.core.digest import digest_of
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
+from paritygate.golden.pack import GoldenPack
 from paritygate.judge import Judgement
 from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.sides import list_differences
@@ -32,10 +33,6 @@ def build_summary(
     """Everything that `summary.json` holds; values may still be non-finite floats."""
     plan, pack = ready.prepared.plan, ready.prepared.pack
     table = plan.table
-    files = [
-        {"path": str(f.path), "rows": f.rows, "bytes": f.bytes, "sha256": digest}
-        for f, digest in zip(pack.files, digests, strict=True)
-    ]
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": judgement.verdict.value,
@@ -51,9 +48,7 @@ def build_summary(
             "folder": str(plan.folder.absolute()),
         },
         "golden": {
-            "files": files,
-            "digest": digest_of({f"{i:08d}": digest for i, digest in enumerate(digests)}),
-            "samples": pack.samples,
+            **describe_golden(pack, digests),
             "block_samples": ready.prepared.block_samples,
         },
         "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
@@ -64,6 +59,16 @@ def build_summary(
         "timing": dict(timing),
         "environment": dict(environment),
     }
+
+
+def describe_golden(pack: GoldenPack, digests: Sequence[str]) -> dict[str, Any]:
+    """The golden pack: its files with their digests, the digest over them, its samples."""
+    files = [
+        {"path": str(f.path), "rows": f.rows, "bytes": f.bytes, "sha256": digest}
+        for f, digest in zip(pack.files, digests, strict=True)
+    ]
+    digest = digest_of({f"{i:08d}": digest for i, digest in enumerate(digests)})
+    return {"files": files, "digest": digest, "samples": pack.samples}
 
 
 def describe_reason(reason: Reason) -> dict[str, Any]:

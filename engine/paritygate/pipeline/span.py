@@ -155,9 +155,13 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
         _touch(array)
     first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
     hits = Hits(len(rejected), first)
-    place = block.place if block.place >= 0 else block.number * prepared.block_samples
-    samples = SampleRows(place, ordinals, ids, labels, slices, hits)
+    samples = SampleRows(place_of(prepared, block), ordinals, ids, labels, slices, hits)
     return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
+
+
+def place_of(prepared: Prepared, block: Block) -> int:
+    """Place of a block's first sample, as batches are counted; no two blocks have the same."""
+    return block.place if block.place >= 0 else block.number * prepared.block_samples
 
 
 def _labels(pack: GoldenPack, block: Block, name: str) -> Ids:

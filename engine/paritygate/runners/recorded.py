@@ -30,6 +30,7 @@ from paritygate.runners.base import (
     describe_batch,
 )
 from paritygate.runners.options import RunnerOptions, check_mapping
+from paritygate.runners.recorded_origin import Origin, find_origin
 
 _STEP = 65_536
 _TOLD = 10
@@ -103,6 +104,7 @@ class RecordedRunner(Runner):
         findings: tuple[Finding, ...] = (),
         duplicates: IdCount | None = None,
         prefix: str | None = None,
+        origin: Origin | None = None,
     ) -> None:
         outputs = {
             ours: TensorSpec(
@@ -118,10 +120,11 @@ class RecordedRunner(Runner):
             limits=Limits(None, True),
             inputs={},
             outputs=outputs,
-            findings=findings,
+            findings=(*findings, *(origin.findings() if origin is not None else ())),
         )
         self.watched = recording.watched
         self.duplicates = duplicates or IdCount(0)
+        self.origin = origin or Origin()
         self._golden = golden
         self._recording = recording
         self._fetches = dict(fetches)
@@ -150,6 +153,13 @@ class RecordedRunner(Runner):
         return tuple(name for name in self._recording.skipped_columns if name not in inputs)
 
     @property
+    def source(self) -> str:
+        """Identity of the runner that was recorded, where that is known and no output renamed."""
+        is_plain = all(ours == theirs for ours, theirs in self._fetches.items())
+        known = self.origin.source if is_plain and self._prefix in (None, _PREFIX) else None
+        return known or self.identity
+
+    @property
     def identity(self) -> str:
         """Digest, hex; equal for two runners of the same files, in whatever order they are named.
 
@@ -175,6 +185,8 @@ class RecordedRunner(Runner):
                 "duplicates": self.duplicates.count,
                 "skipped_columns": list(self._recording.skipped_columns),
             }
+            if self.origin.recordings:
+                self._facts["recorded"] = self.origin.facts()
         return self._facts
 
     def extra(self) -> IdCount:
@@ -307,11 +319,17 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
         )
     if options.path is None and options.outputs_prefix is None:
         return RecordedRunner(
-            spec.name, golden, golden, _fetches(spec.name, options, golden), _GOLDEN
+            spec.name,
+            golden,
+            golden,
+            _fetches(spec.name, options, golden),
+            _GOLDEN,
+            origin=find_origin(spec.name, golden, golden),
         )
     files = options.path or tuple(str(file.path.absolute()) for file in golden.files)
     recording = _open(spec.name, options, files, context)
     try:
+        origin = find_origin(spec.name, recording, golden) if options.path else Origin()
         duplicates, findings = _scan(spec.name, golden, recording)
         fetches = _fetches(spec.name, options, recording)
     except BaseException:
@@ -326,6 +344,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
         findings,
         duplicates,
         options.outputs_prefix,
+        origin,
     )
 
 

@@ -19,6 +19,7 @@ from paritygate_frontends.cli.doctor import doctor
 from paritygate_frontends.cli.ending import UsageError, is_json, output
 from paritygate_frontends.cli.explain import explain
 from paritygate_frontends.cli.pack import pack
+from paritygate_frontends.cli.record import record
 from paritygate_frontends.cli.replay import replay
 from paritygate_frontends.cli.run import run
 
@@ -82,12 +83,13 @@ for verb, short in (
     (run, "Run a plan; or two models over golden samples."),
     (compare, "Compare two packs of recorded outputs."),
     (check, "Check a plan, its samples and models; run nothing."),
+    (record, "Keep what one runner of a plan answers."),
     (explain, "Explain a run, or why one sample failed."),
     (replay, "Run failing samples again; same result?"),
     (demo, "Judge two small real models and explain it."),
     (doctor, "Look at this machine: is it fit for a run?"),
 ):
-    epilog = EXIT_CODES if verb in (run, compare, replay) else None
+    epilog = EXIT_CODES if verb in (run, compare, record, replay) else None
     app.command(short_help=short, epilog=epilog)(verb)
 app.add_typer(pack, name="pack", short_help="Make packs of samples; look into them.")
 

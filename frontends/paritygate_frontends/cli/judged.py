@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rich.console import RenderableType
 
-from paritygate.api import RunResult
 from paritygate.core.events import Event, Finished, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
 from paritygate_frontends.cli.supervise import raise_if_interrupted, tell_partial
@@ -16,13 +15,29 @@ from paritygate_frontends.report.progress import watch
 from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
 
-Judge = Callable[[Observer], RunResult]
+
+class Told(Protocol):
+    """What came out: a summary, and the folder or file that was left."""
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What is printed as JSON."""
+
+    @property
+    def folder(self) -> Path | None:
+        """What was left."""
+
+
+_T = TypeVar("_T", bound=Told)
 Render = Callable[[Mapping[str, Any], Path | None], Iterator[RenderableType]]
 
 
 def judge_and_tell(
-    name: str, judge: Judge, as_json: bool = False, render: Render = render_report
-) -> RunResult:
+    name: str,
+    judge: Callable[[Observer], _T],
+    as_json: bool = False,
+    render: Render = render_report,
+) -> _T:
     """Judge, then print the report, or the summary as JSON.
 
     Args:

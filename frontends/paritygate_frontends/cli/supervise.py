@@ -45,7 +45,7 @@ _was_interrupted = False
 
 
 def tell_partial(folder: Path | None) -> None:
-    """Name the unfinished run folder, which is removed if this process ends without a word."""
+    """Name the unfinished folder or file: it is removed if this process ends without a word."""
     if _line is not None and folder is not None:
         _line.tell(_PARTIAL, os.fsencode(folder.absolute()))
 
@@ -207,7 +207,7 @@ def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
         return int(codes[0])
     folders = [record.removeprefix(_PARTIAL) for record in records if record.startswith(_PARTIAL)]
     for folder in folders:
-        shutil.rmtree(os.fsdecode(folder), ignore_errors=True)
+        _remove(os.fsdecode(folder))
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         _write("\r\x1b[2K\x1b[?25h")  # a progress bar, and the cursor that it hid
     from paritygate.admission.place import sweep
@@ -216,6 +216,13 @@ def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
     sweep()  # the child's copies of models
     end = _describe_end(status, watch, bool(folders))
     return explain(end, is_json(args), is_said=_SAID in records)
+
+
+def _remove(unfinished: str) -> None:
+    """Remove a run folder or a recording."""
+    shutil.rmtree(unfinished, ignore_errors=True)
+    with suppress(OSError):
+        Path(unfinished).unlink()
 
 
 def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseException:

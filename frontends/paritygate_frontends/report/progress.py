@@ -54,5 +54,7 @@ def describe(event: Progress) -> str:
     from paritygate_frontends.report.figures import seconds
 
     rate = event.samples / event.elapsed_s if event.elapsed_s > 0 else 0.0
-    text = f"{rate:,.0f} samples/s, {event.flips:,} flips, {event.failed:,} failed"
+    text = f"{rate:,.0f} samples/s"
+    if event.flips is not None and event.failed is not None:
+        text += f", {event.flips:,} flips, {event.failed:,} failed"
     return text if event.left_s is None else f"{text}, {seconds(event.left_s)} left"

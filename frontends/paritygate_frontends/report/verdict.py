@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from paritygate_frontends.report.stage import render_stage
 
 STYLES = {
     "release": "bold white on green",
+    "recorded": "bold white on green",
     "hold": "bold white on red",
     "incomplete": "bold black on yellow",
     "unjudged": "bold white on magenta",
@@ -34,9 +35,7 @@ def render_report(
         folder: the run folder, if it left one.
     """
     yield _headline(summary)
-    reasons = summary.get("reasons", [])
-    for number, reason in enumerate(reasons, 1):
-        yield from _reason(reason, number if len(reasons) > 1 else None)
+    yield from render_reasons(summary.get("reasons", []))
     for stage in summary.get("stages", []):
         yield Text()
         yield from render_stage(stage)
@@ -49,6 +48,12 @@ def render_report(
         for line in not_judged:
             yield indented(Text(f"- {clean(line)}", style="dim"))
     yield from _where(summary, folder)
+
+
+def render_reasons(reasons: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
+    """Lay out reasons, numbered where there are several."""
+    for number, reason in enumerate(reasons, 1):
+        yield from _reason(reason, number if len(reasons) > 1 else None)
 
 
 def badge(verdict: str) -> Text:

@@ -1,0 +1,192 @@
+"""Record one runner of a plan: its answers to the golden samples, as a pack."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
+from paritygate.core.errors import FolderError, PlanError, Problem
+from paritygate.core.events import Event, Finished, Observer, Prepared, Progress, ignore
+from paritygate.core.plan import Plan
+from paritygate.core.verdict import Reason, Verdict
+from paritygate.pipeline.drive import drive
+from paritygate.pipeline.execute import choose_threads
+from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
+from paritygate.pipeline.recorder import Kept, Recorder, describe_kept
+from paritygate.pipeline.report import describe_golden, describe_reason
+from paritygate.pipeline.span import BlockResult
+from paritygate.pipeline.surroundings import Surroundings, changed_finding, look_around
+from paritygate.runfolder import SCHEMA_VERSION
+from paritygate.runners.base import Finding, Runner
+
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """How to record.
+
+    Attributes:
+        out: the file to write; it must not be there.
+        limit: only the first samples of the pack.
+        threads: threads that run; None: by cores and the runner.
+        callables: runner name -> function object that stands in for the plan's runner.
+        observer: given the engine's events.
+    """
+
+    out: Path
+    limit: int | None = None
+    threads: int | None = None
+    callables: Mapping[str, CallableRunner] = field(default_factory=dict)
+    observer: Observer = ignore
+
+
+@dataclass(frozen=True)
+class RecordResult:
+    """A finished recording.
+
+    Attributes:
+        verdict: hold or incomplete; None: every sample of the pack was recorded.
+        reasons: why it is on hold, or incomplete.
+        path: of the file; None where no sample was answered.
+        summary: all that is known of it.
+    """
+
+    verdict: Verdict | None
+    reasons: tuple[Reason, ...]
+    path: Path | None
+    summary: Mapping[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """What a command ends with: 0, 1 on hold, 3 incomplete."""
+        return 0 if self.verdict is None else self.verdict.exit_code
+
+
+def record(plan: Plan, runner: str, options: RecordOptions) -> RecordResult:
+    """Run a runner over the golden samples and keep what it answers.
+
+    Raises:
+        ParityError: it could not be recorded; nothing is left.
+    """
+    started = time.perf_counter()
+    out = options.out.absolute()  # a model's code may change the current folder
+    _check(plan, out, options)
+    ready = prepare_plan(plan, limit=options.limit, callables=options.callables, alone=runner)
+    with ready.resources:
+        for error in ready.load_failures.values():
+            raise error
+        made = _record(ready, runner, replace(options, out=out), started)
+    options.observer(Finished(made.summary["verdict"]))
+    return made
+
+
+def _check(plan: Plan, out: Path, options: RecordOptions) -> None:
+    if options.threads is not None and options.threads < 1:
+        problem = Problem("threads", f"is {options.threads}; give at least 1, or leave it out")
+        raise PlanError([problem], plan.source)
+    if os.path.lexists(out):
+        raise FolderError(f"{out}: is there already; remove it, or give another name by --out")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise FolderError(f"{out.parent}: can't be made ({e.strerror or e})") from None
+
+
+def _record(ready: Preparation, name: str, options: RecordOptions, started: float) -> RecordResult:
+    runner = ready.prepared.runners[name]
+    recorder = Recorder(ready.prepared, runner, options.out)
+
+    def keep(samples: SampleRows, sides: Mapping[str, Side], _: Mapping[str, StageResult]) -> None:
+        recorder.keep(samples, sides[name])
+
+    def take(result: BlockResult) -> dict[str, KeepHint]:
+        recorder.take(result.block, len(result.rejected))
+        return {}
+
+    def observe(event: Event) -> None:
+        unjudged = replace(event, flips=None, failed=None) if isinstance(event, Progress) else None
+        options.observer(event if unjudged is None else unjudged)
+
+    prepared = replace(ready.prepared, witness=keep, label_columns=())
+    around = look_around(prepared.pack)
+    partial = options.out.with_name(options.out.name + ".partial")
+    options.observer(Prepared(name, prepared.samples, partial))
+    startup_s = time.perf_counter() - started
+    try:
+        if ready.blocks:
+            threads = min(options.threads or choose_threads(ready), len(ready.blocks))
+            drive(prepared, ready.blocks, threads, take, {}, observe)
+        findings = [*runner.final_findings(), *changed_finding(ready)]
+        kept = recorder.finish(around.golden_digest(), around.environment(), findings)
+    except BaseException:
+        recorder.abort()
+        raise
+    timing = {"wall_s": time.perf_counter() - started, "startup_s": startup_s}
+    return _conclude(ready, runner, kept, findings, around, timing)
+
+
+def _conclude(
+    ready: Preparation,
+    runner: Runner,
+    kept: Kept,
+    findings: Sequence[Finding],
+    around: Surroundings,
+    timing: Mapping[str, float],
+) -> RecordResult:
+    prepared = ready.prepared
+    plan, pack = prepared.plan, prepared.pack
+    reasons = [*_of_samples(runner.name, kept), *_of_findings(runner.name, findings)]
+    verdict: Verdict | None = Verdict.HOLD if reasons else None
+    if not reasons and kept.samples.asked < pack.samples:
+        verdict = Verdict.INCOMPLETE
+        asked = f"{kept.samples.asked} of {pack.samples} samples"
+        reasons = [Reason("evidence.partial", f"{asked} were recorded (--limit)")]
+    summary = {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": RECORDED if verdict is None else verdict.value,
+        "reasons": [describe_reason(r) for r in reasons],
+        "plan": {"name": plan.name, "digest": plan.digest()},
+        "golden": describe_golden(pack, around.file_digests()),
+        "recording": describe_kept(kept),
+        "runners": {
+            runner.name: {"kind": runner.kind, "identity": runner.identity, **runner.facts}
+        },
+        "timing": dict(timing),
+        "environment": around.environment(),
+    }
+    return RecordResult(verdict, tuple(reasons), kept.path, summary)
+
+
+def _of_samples(runner: str, kept: Kept) -> Iterator[Reason]:
+    """Samples that the recording lacks."""
+    samples = kept.samples
+    told = (
+        ("sample.rejected", samples.rejected, "break the contract of an input and were not run"),
+        ("sample.missing", samples.missing, "are not in the recording that was recorded from"),
+    )
+    for code, count, what in told:
+        if count:
+            yield Reason(code, f"{count} of {samples.asked} samples {what}", count=count)
+    if kept.error is not None:
+        yield Reason(
+            "runner.error",
+            f"runner {runner!r} raised for {samples.raised} of {samples.asked} samples, which the "
+            f"recording lacks; first: {kept.error.text}",
+            count=samples.raised,
+            next="mend the model or the function, then record again",
+        )
+    if not samples.recorded:
+        text = f"no sample of {samples.asked} was recorded, so there is no file"
+        yield Reason("evidence.empty", text, next="check the golden files")
+
+
+def _of_findings(runner: str, findings: Sequence[Finding]) -> Iterator[Reason]:
+    for f in findings:
+        text = f"runner {runner!r}: {f.message}"
+        yield Reason(f.code, text, count=f.count, ids=f.ids, next=f.next)

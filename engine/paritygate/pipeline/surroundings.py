@@ -1,0 +1,98 @@
+"""What a summary needs besides the results: made on threads of its own while the run goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paritygate.core.digest import digest_of
+from paritygate.core.errors import GoldenError
+from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline.prepare import Preparation
+from paritygate.runners.base import Finding
+from paritygate.runners.environment import describe_environment
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The digests of the golden files, and the environment."""
+
+    pack: GoldenPack
+    digests: Future[tuple[str, ...]]
+    described: Future[dict[str, object]]
+
+    def file_digests(self) -> tuple[str, ...]:
+        """SHA-256 of each golden file.
+
+        Raises:
+            GoldenError: a file is gone.
+        """
+        try:
+            return self.digests.result()
+        except OSError as e:
+            raise GoldenError(
+                f"{e.filename}: can't be digested any more ({e.strerror}); it was there when the "
+                "run began, so run again on files that nobody removes"
+            ) from e
+
+    def golden_digest(self) -> str:
+        """Digest over the golden files in their order; see `GoldenPack.digest`.
+
+        Raises:
+            GoldenError: a file is gone.
+        """
+        return digest_of({f"{i:08d}": digest for i, digest in enumerate(self.file_digests())})
+
+    def environment(self) -> dict[str, object]:
+        """Versions, processor and settings."""
+        return self.described.result()
+
+
+def look_around(pack: GoldenPack) -> Surroundings:
+    """Begin to digest the golden files and to describe the environment."""
+    return Surroundings(pack, in_background(pack.file_digests), in_background(describe_environment))
+
+
+def in_background(work: Callable[[], _T]) -> Future[_T]:
+    """Start work on a thread of its own, which doesn't keep an interrupted process alive."""
+    future: Future[_T] = Future()
+
+    def body() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as e:  # handed to whoever asks for the result
+            future.set_exception(e)
+
+    threading.Thread(target=body, name="paritygate-facts", daemon=True).start()
+    return future
+
+
+def changed_files(ready: Preparation) -> tuple[str, ...]:
+    """Files of the packs, the models and the recordings that were written since they were opened.
+
+    Sides first: the identity of a recording is made of digests, which must name what is there.
+    """
+    prepared = ready.prepared
+    for runner in prepared.runners.values():
+        _ = runner.source
+    watched = [*prepared.pack.watched, *(w for r in prepared.runners.values() for w in r.watched)]
+    watched += ready.calibration.watched if ready.calibration is not None else ()
+    return tuple(dict.fromkeys(str(w.path) for w in watched if w.is_changed()))
+
+
+def changed_finding(ready: Preparation) -> tuple[Finding, ...]:
+    """That files changed, as what holds a recording."""
+    changed = changed_files(ready)
+    if not changed:
+        return ()
+    text = (
+        f"{', '.join(changed)} changed while it was recorded, so that its digest may not name what "
+        "ran"
+    )
+    advice = "record again on files that nobody writes; put new versions under new names"
+    return (Finding("evidence.changed", text, advice),)

@@ -1,0 +1,141 @@
+"""Where a recording comes from, by what its files say: which golden pack, which runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from paritygate.core.errors import RunnerLoadError
+from paritygate.core.text import clean
+from paritygate.golden.pack import GoldenPack
+from paritygate.golden.recording import Recording, read_recording
+from paritygate.runners.base import Finding
+from paritygate.runners.environment import describe_environment
+
+CODE = "golden.other_pack"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the files of a recording say of themselves.
+
+    Attributes:
+        recordings: of each file that says so.
+        files: all of its files.
+        notes: what could not be checked.
+    """
+
+    recordings: tuple[Recording, ...] = ()
+    files: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def source(self) -> str | None:
+        """Identity of the one runner that answered, as the runner itself has it here; or None."""
+        if not self.recordings or len(self.recordings) < self.files:
+            return None
+        here = describe_environment()
+        sources = {recording.source(here) for recording in self.recordings}
+        return sources.pop() if len(sources) == 1 else None
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows of the batches in which all of it was answered, where it is known."""
+        sizes = {recording.runner.batch_size for recording in self.recordings}
+        is_known = len(self.recordings) == self.files and len(sizes) == 1
+        return sizes.pop() if is_known else None
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What held the recording when it was made: it holds whatever is compared with it."""
+        found = dict.fromkeys((f.code, f.message) for r in self.recordings for f in r.findings)
+        return tuple(
+            Finding(code, f"when it was recorded, {clean(message)}", "record it anew")
+            for code, message in found
+        )
+
+    def facts(self) -> list[dict[str, object]]:
+        """What each file says, of JSON types."""
+        return [recording.model_dump(mode="json") for recording in self.recordings]
+
+
+def find_origin(runner: str, recording: GoldenPack, golden: GoldenPack) -> Origin:
+    """Read what a recording says of itself, and hold it against the plan's golden pack.
+
+    A golden pack that is a recording too must have been made of the same pack; one without inputs
+    that doesn't say of what it was made is joined by id alone.
+
+    Raises:
+        RunnerLoadError: it was made of another golden pack, a fault of the plan; or what it says
+            can't be read.
+    """
+    told = [_read(runner, recording, number) for number in range(len(recording.files))]
+    known = tuple(found for found in told if found is not None)
+    if recording is golden:
+        return Origin(known, len(told))
+    if not known:
+        return Origin((), len(told), ("doesn't say of which golden samples it was made",))
+    digests = {found.golden.digest for found in known}
+    if len(digests) > 1:
+        raise _refuse(runner, "its files were recorded from different golden packs", digests)
+    notes = list(_notes(known, len(told)))
+    wanted = _wanted(golden)
+    if wanted is None:
+        notes.append("the reference doesn't say of which golden samples it was made")
+    elif wanted != digests:
+        text = f"{recording.files[0].path} was recorded from another golden pack than the plan's"
+        raise _refuse(runner, text, digests, wanted)
+    return Origin(known, len(told), tuple(notes))
+
+
+def _read(runner: str, pack: GoldenPack, number: int) -> Recording | None:
+    try:
+        return read_recording(pack.file_metadata[number])
+    except ValueError as e:
+        raise RunnerLoadError(
+            runner, f"runner {runner!r}: {pack.files[number].path}: {e}", is_plan_fault=True
+        ) from None
+
+
+def _wanted(golden: GoldenPack) -> set[str] | None:
+    """Digests of the pack that a recording must have been made of; None: it can't be told."""
+    told = []
+    for metadata in golden.file_metadata:
+        try:
+            told.append(read_recording(metadata))
+        except ValueError:
+            told.append(None)
+    known = {found.golden.digest for found in told if found is not None}
+    if known and None not in told:
+        return known
+    return {golden.digest()} if golden.inputs else None
+
+
+def _notes(known: Sequence[Recording], files: int) -> Iterator[str]:
+    if len(known) < files:
+        yield f"{files - len(known)} of its {files} files don't say of which samples they were made"
+    for found in known:
+        samples = found.samples
+        if samples.asked < found.golden.samples:
+            yield f"it was made of the first {samples.asked} of {found.golden.samples} samples"
+        if samples.rejected:
+            yield f"{samples.rejected} samples were rejected when it was made"
+        if samples.raised:
+            yield (
+                f"the runner raised for {samples.raised} samples when it was made; first: "
+                f"{clean(found.first_error)}"
+            )
+
+
+def _refuse(
+    runner: str, text: str, digests: set[str], wanted: set[str] | None = None
+) -> RunnerLoadError:
+    told = ", ".join(sorted(digest[:12] for digest in digests))
+    than = ", ".join(sorted(digest[:12] for digest in wanted or ()))
+    both = f"digest {told}, the plan's is {than}" if than else f"digests {told}"
+    return RunnerLoadError(
+        runner,
+        f"runner {runner!r}: {text} ({both}); record it anew (paritygate record), or name the "
+        "golden pack that it was recorded from",
+        is_plan_fault=True,
+        code=CODE,
+    )

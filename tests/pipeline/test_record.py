@@ -319,7 +319,7 @@ def test_a_part_is_incomplete_and_told(tmp_path: Path) -> None:
     result = paritygate.run(plan, out=None)
     assert result.verdict == "hold"
     assert "sample.missing" in [r.code for r in result.reasons]
-    note = f"recording of cand: it was made of the first 100 of {N} samples"
+    note = f"recording cand: it was made of the first 100 of {N} samples"
     assert note in result.not_judged
 
 
@@ -336,7 +336,7 @@ def test_a_recording_of_another_pack_is_refused(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "c.parquet")
     plan["runners"]["cand"] = {"path": str(tmp_path / "c.parquet")}
     result = paritygate.run(plan, out=None)
-    assert "recording of cand: doesn't say of which golden samples it was made" in result.not_judged
+    assert "recording cand: doesn't say of which golden samples it was made" in result.not_judged
     pq.write_table(table_of(tmp_path / "c.arrow"), tmp_path / "kept.parquet")
     plan["runners"]["cand"] = {"path": str(tmp_path / "kept.parquet")}
     with pytest.raises(RunnerLoadError, match="another golden pack"):

@@ -47,7 +47,7 @@ def _own_columns(ready: Preparation) -> Iterator[str]:
             yield f"columns: {', '.join(skipped)} of the recording of {name} are not compared"
         if isinstance(origin := getattr(runner, "origin", None), Origin):
             for note in origin.notes:
-                yield f"recording of {name}: {note}"
+                yield f"recording {name}: {note}"
         if own := getattr(runner, "own_inputs", ()):
             yield (
                 f"inputs: the recording of {name} has {', '.join(own)} too, which was not compared "

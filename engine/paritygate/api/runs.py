@@ -27,6 +27,7 @@ def run(
     limit: int | None = None,
     stats: Stats = "full",
     threads: int | None = None,
+    keep_outputs: bool = False,
     observer: Observer | None = None,
 ) -> RunResult:
     """Run a plan.
@@ -38,6 +39,7 @@ def run(
         limit: only the first samples of the pack; at best `incomplete`.
         stats: tier of the statistics.
         threads: threads that run and compare; None chooses by cores and runners.
+        keep_outputs: leave what every runner answers in the run folder, as recordings.
         observer: given the engine's events.
 
     Raises:
@@ -50,6 +52,7 @@ def run(
         limit=limit,
         stats=stats,
         threads=threads,
+        keep_outputs=keep_outputs,
         observer=observer or ignore,
     )
     return RunResult.of(execute(loaded, options))

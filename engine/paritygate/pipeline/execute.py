@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
@@ -18,10 +19,12 @@ from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.pipeline.calibration import describe_calibration
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
-from paritygate.pipeline.drive import drive
+from paritygate.pipeline.drive import Sink, drive
+from paritygate.pipeline.keeper import Keeper
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary, describe_consistency
+from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import changed_files, in_background, look_around
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.tally.coupling import Consistency
@@ -41,6 +44,7 @@ class Options:
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
         callables: runner name -> function object that stands in for the plan's runner.
         observer: given the engine's events.
+        keep_outputs: leave what every runner answers in the run folder.
     """
 
     out: Path | None = None
@@ -51,6 +55,7 @@ class Options:
     cuts: tuple[int, ...] = ()
     callables: Mapping[str, CallableRunner] = field(default_factory=dict)
     observer: Observer = ignore
+    keep_outputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,9 @@ def execute(plan: Plan, options: Options) -> Outcome:
         options = replace(options, out=options.out.absolute())
     if options.threads is not None and options.threads < 1:
         problem = Problem("threads", f"is {options.threads}; give at least 1, or leave it out")
+        raise PlanError([problem], plan.source)
+    if options.keep_outputs and options.out is None:
+        problem = Problem("keep_outputs", "needs a run folder; say where by out")
         raise PlanError([problem], plan.source)
     ready = prepare_plan(
         plan,
@@ -123,7 +131,14 @@ def run_prepared(
     options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
-    tally = _drive(ready, options, collector)
+    keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
+    try:
+        tally = _drive(ready, options, collector, keeper)
+        outputs = keeper.finish(around) if keeper is not None else None
+    except BaseException:
+        if keeper is not None:
+            keeper.abort()
+        raise
     checking = time.perf_counter()
     consistency = check_consistency(ready, is_cut=bool(options.cuts))
     checked_s = time.perf_counter() - checking
@@ -154,18 +169,32 @@ def run_prepared(
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["consistency"] = describe_consistency(ready, consistency)
+    if outputs is not None:
+        summary["outputs"] = outputs
     return Outcome(judgement, summary, None, tally)
 
 
-def _drive(ready: Preparation, options: Options, collector: Collector) -> Tally:
+def _drive(
+    ready: Preparation, options: Options, collector: Collector, keeper: Keeper | None
+) -> Tally:
     prepared = ready.prepared
     if not prepared.stages or not ready.blocks:
         return Tally()
     threads = options.threads or choose_threads(ready)
     threads = max(1, min(threads, len(ready.blocks)))
-    return drive(
-        prepared, ready.blocks, threads, collector.take, collector.hints(), options.observer
-    )
+    sink: Sink = collector.take
+    if keeper is not None:
+        prepared = replace(prepared, witness=keeper.witness)
+        sink = _both(keeper, collector)
+    return drive(prepared, ready.blocks, threads, sink, collector.hints(), options.observer)
+
+
+def _both(keeper: Keeper, collector: Collector) -> Sink:
+    def take(result: BlockResult) -> dict[str, KeepHint]:
+        keeper.take(result)
+        return collector.take(result)
+
+    return take
 
 
 def choose_threads(ready: Preparation) -> int:

@@ -35,6 +35,20 @@ class RunFolder:
         folder.mkdir(exist_ok=True)
         return folder
 
+    @property
+    def outputs(self) -> Path:
+        """Folder for what runners answered, made at first use.
+
+        Raises:
+            FolderError: it can't be made.
+        """
+        folder = self.partial / "outputs"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as e:
+            raise folder_error(folder, e) from None
+        return folder
+
     def write(self, name: str, content: bytes) -> None:
         """Write one file.
 

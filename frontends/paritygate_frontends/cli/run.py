@@ -106,6 +106,10 @@ def run(
     set_: Overrides = None,
     stats: StatsTier = "full",
     threads: Threads = None,
+    keep_outputs: Annotated[
+        bool,
+        typer.Option("--keep-outputs", help="Keep what both sides answer, beside the run."),
+    ] = False,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -134,6 +138,7 @@ def run(
                 limit=limit,
                 stats=stats,
                 threads=threads,
+                keep_outputs=keep_outputs,
                 observer=observer,
             ),
             json,

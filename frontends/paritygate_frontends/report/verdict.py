@@ -115,6 +115,11 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
             failures = stage.get("failures")
             if failures:
                 yield from (indented(Text(line)) for line in _failures(failures))
+        for name, kept in (summary.get("outputs") or {}).items():
+            if kept["path"] is not None:
+                count = counted(kept["samples"]["recorded"], "sample")
+                text = f"{clean(kept['path'])}: what {clean(name)} answered to {count}"
+                yield indented(Text(text))
     timing = summary.get("timing")
     if timing:
         parts = [

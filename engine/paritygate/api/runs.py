@@ -253,6 +253,7 @@ def doctor() -> list[tuple[Status, str, str]]:
     else:
         lines.append(("ok", "onnxruntime build", ", ".join(f"{n} {v}" for n, v in builds.items())))
         lines += _providers()
+    lines += _plugins()
     lines.append(_kernels())
     cpu = describe_cpu()
     lines.append(("note", "processor", f"{cpu['model']}, {cpu['usable_cores']} usable cores"))
@@ -273,6 +274,16 @@ def _providers() -> Iterator[tuple[Status, str, str]]:
     yield "ok", "providers", ", ".join(names)
     for name, takes_nodes, sentence in probe_providers(names):
         yield "ok" if takes_nodes else "note", name, sentence
+
+
+def _plugins() -> list[tuple[Status, str, str]]:
+    from paritygate.runners.plugins import describe_plugins
+    from paritygate.runners.registry import KINDS
+
+    return [
+        ("ok" if is_good else "note", f"runner kind {kind}", told)
+        for is_good, kind, told in describe_plugins(KINDS)
+    ]
 
 
 def _kernels() -> tuple[Status, str, str]:

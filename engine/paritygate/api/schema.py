@@ -13,7 +13,7 @@ def plan_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a plan; a runner is a path or a table of a known kind."""
     schema = PlanTable.model_json_schema(by_alias=True)
     definitions = schema.setdefault("$defs", {})
-    tables = []
+    tables: list[dict[str, Any]] = []
     for kind in KINDS:
         options = options_model(kind).model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(options.pop("$defs", {}))
@@ -21,6 +21,14 @@ def plan_schema() -> dict[str, Any]:
         _allow_views(options["properties"], definitions)
         definitions[f"runner_{kind}"] = options
         tables.append({"$ref": f"#/$defs/runner_{kind}"})
+    tables.append(
+        {
+            "type": "object",
+            "description": "a kind that a plug-in brings along",
+            "required": ["kind"],
+            "properties": {"kind": {"type": "string", "not": {"enum": list(KINDS)}}},
+        }
+    )
     path = {"type": "string", "description": "a file, 'module:function', 'recorded' or 'null'"}
     schema["properties"]["runners"] = {
         "type": "object",

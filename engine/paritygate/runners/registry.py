@@ -102,6 +102,8 @@ def parse_runner(name: str, table: object, folder: Path) -> tuple[RunnerSpec | N
     model = options_model(kind)
     _rename_model_key(kind, model, options)
     views, problems = take_views(where, kind, options)
+    if kind not in KINDS and "outputs" not in model.model_fields:
+        _drop_own_names(options)
     try:
         spec = RunnerSpec(name, kind, model.model_validate(options), views)
     except ValidationError as e:
@@ -179,7 +181,19 @@ def prepare_all(
 
 
 def _module(kind: str) -> Any:
-    return importlib.import_module(KINDS[kind].module)
+    """The module of a kind, or what stands for it.
+
+    Raises:
+        PluginError: a plug-in that can't be used.
+    """
+    if kind in KINDS:
+        return importlib.import_module(KINDS[kind].module)
+    from paritygate.runners.plugins import PluginError, PluginKind, find_plugin, load_plugin
+
+    plugin = find_plugin(kind)
+    if plugin is None:
+        raise PluginError(f"kind {kind!r}: the distribution that brings it isn't installed here")
+    return PluginKind(plugin, load_plugin(plugin))
 
 
 def _kind_of(where: str, options: dict[str, Any]) -> tuple[str | None, Problem | None]:
@@ -190,7 +204,7 @@ def _kind_of(where: str, options: dict[str, Any]) -> tuple[str | None, Problem |
             return kind, None
         if not isinstance(kind, str):
             return None, Problem(f"{where}.kind", f"is the name of a kind (found {kind!r})")
-        return None, Problem(f"{where}.kind", f"{kind!r} isn't known{did_you_mean(kind, KINDS)}")
+        return _plugged_in(where, kind)
     if "factory" in options:
         return "torch", None
     for key in ("model", "path", "call"):
@@ -198,6 +212,21 @@ def _kind_of(where: str, options: dict[str, Any]) -> tuple[str | None, Problem |
             return _infer(where, key, options[key])
     keys = [f"{k.key} ({name})" for name, k in KINDS.items() if k.key]
     return None, Problem(where, f"says neither a kind nor any of {', '.join(keys)}")
+
+
+def _plugged_in(where: str, kind: str) -> tuple[str | None, Problem | None]:
+    """A kind of another distribution, if it can be used."""
+    from paritygate.runners.plugins import PluginError, find_plugin, list_plugins, load_plugin
+
+    try:
+        plugin = find_plugin(kind)
+        if plugin is not None:
+            load_plugin(plugin)
+            return kind, None
+    except PluginError as e:
+        return None, Problem(f"{where}.kind", str(e))
+    known = [*KINDS, *dict.fromkeys(p.kind for p in list_plugins() if p.kind not in KINDS)]
+    return None, Problem(f"{where}.kind", f"{kind!r} isn't known{did_you_mean(kind, known)}")
 
 
 def _infer(where: str, key: str, value: object) -> tuple[str | None, Problem | None]:
@@ -212,9 +241,16 @@ def _infer(where: str, key: str, value: object) -> tuple[str | None, Problem | N
         return None, Problem(where if key == "model" else f"{where}.{key}", str(e))
 
 
+def _drop_own_names(options: dict[str, Any]) -> None:
+    """Outputs that are only seen otherwise have their own names, which a kind need not take."""
+    outputs = options.get("outputs")
+    if isinstance(outputs, Mapping) and all(ours == theirs for ours, theirs in outputs.items()):
+        del options["outputs"]
+
+
 def _rename_model_key(kind: str, model: type[RunnerOptions], options: dict[str, Any]) -> None:
     """A runner that was a plain string is a table with `model` after `--set`: take it as meant."""
-    key = KINDS[kind].key
+    key = KINDS[kind].key if kind in KINDS else None
     if "model" in options and key is not None and "model" not in model.model_fields:
         options.setdefault(key, options["model"])
         del options["model"]

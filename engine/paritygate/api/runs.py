@@ -28,6 +28,7 @@ def run(
     stats: Stats = "full",
     threads: int | None = None,
     keep_outputs: bool = False,
+    noise: bool = False,
     observer: Observer | None = None,
 ) -> RunResult:
     """Run a plan.
@@ -40,6 +41,7 @@ def run(
         stats: tier of the statistics.
         threads: threads that run and compare; None chooses by cores and runners.
         keep_outputs: leave what every runner answers in the run folder, as recordings.
+        noise: measure how far the references differ from themselves, as a plan with `[noise]` does.
         observer: given the engine's events.
 
     Raises:
@@ -53,6 +55,7 @@ def run(
         stats=stats,
         threads=threads,
         keep_outputs=keep_outputs,
+        noise=noise,
         observer=observer or ignore,
     )
     return RunResult.of(execute(loaded, options))

@@ -28,6 +28,7 @@ from paritygate.core.tensors import DTYPES
 StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 # An integer beyond 2**53 stays one: as a float it would be another.
 Bound = StrictInt | StrictNumber
+NoiseCause = Literal["repetition", "batch_size", "position", "threads"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -245,6 +246,21 @@ class BudgetTable(_Table):
     rtol: Annotated[StrictNumber, Field(ge=0, lt=1)]
 
 
+class NoiseTable(_Table):
+    """`[noise]`: the references against themselves over a part of the pack."""
+
+    samples: Annotated[StrictInt, Field(ge=1)] = 2_048
+    repeat: Annotated[StrictInt, Field(ge=2)] = 3
+    vary: list[NoiseCause] = Field(default=["repetition", "batch_size", "position", "threads"])
+
+    @field_validator("vary")
+    @classmethod
+    def _some_once(cls, value: list[NoiseCause]) -> list[NoiseCause]:
+        if not value or len(set(value)) < len(value):
+            raise ValueError("name at least one cause, each once")
+        return value
+
+
 class DimRange(_Table):
     """Any other name in `[dims]`: the sizes that a dim of a sample may have."""
 
@@ -303,6 +319,7 @@ class PlanTable(_Table):
     stages: list[StageTable] = Field(min_length=1)
     decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
     batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default_factory=dict)
+    noise: NoiseTable | None = None
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
     meta: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -379,6 +396,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("stages", None, "outputs", None), ToleranceTable),
     (("decisions", None), DecisionTable),
     (("batch_coupling", None, None), BudgetTable),
+    (("noise",), NoiseTable),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
 _MAPS = (

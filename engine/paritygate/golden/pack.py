@@ -174,6 +174,11 @@ class GoldenPack:
         column = self._wanted.id_column
         return self._plain(column, self.id_kind, "golden.null_id", start, stop)
 
+    def id_of(self, row: int) -> int | str:
+        """Id of one sample."""
+        found: int | str = self.ids(row, row + 1).tolist()[0]
+        return found
+
     def input(self, name: str, start: int, stop: int) -> Array:
         """Input tensor of samples `[start, stop)`, which have one shape; see `tensor`."""
         return _one_shape(name, self._tensor(self._columns.inputs[name], start, stop))

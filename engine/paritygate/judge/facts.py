@@ -10,6 +10,7 @@ from paritygate.core.verdict import Reason, Verdict
 from paritygate.golden.overlap import Overlap
 from paritygate.runners.base import Finding
 from paritygate.tally.coupling import Consistency
+from paritygate.tally.noise import Noise
 from paritygate.tally.stage import StageTally
 
 SampleId = int | str
@@ -61,6 +62,7 @@ class RunFacts:
         notes: further things that were not judged.
         consistency: what the runners did by themselves.
         overlap: golden samples that are also in the calibration pack; None: the plan names none.
+        noise: how far the references differ from themselves.
     """
 
     plan: Plan
@@ -72,6 +74,7 @@ class RunFacts:
     notes: Sequence[str] = ()
     consistency: Consistency = field(default_factory=Consistency)
     overlap: Overlap | None = None
+    noise: Noise = field(default_factory=Noise)
 
 
 @dataclass(frozen=True)

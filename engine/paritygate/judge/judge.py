@@ -11,6 +11,7 @@ from paritygate.judge import sentences
 from paritygate.judge.class_keys import judge_class_keys, judge_labels
 from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
+from paritygate.judge.noise import judge_noise
 from paritygate.judge.unjudged import list_not_judged
 from paritygate.tally.stage import StageTally
 
@@ -23,7 +24,7 @@ def judge(facts: RunFacts) -> Judgement:
         found = list(_judge_stage(facts, stage))
         reasons += found
         verdicts[stage.stage.name] = Verdict.HOLD if found else Verdict.RELEASE
-    for runner, reason in judge_consistency(facts):
+    for runner, reason in (*judge_consistency(facts), *judge_noise(facts)):
         reasons.append(reason)
         for stage in facts.stages:
             if runner in (stage.stage.reference, stage.stage.candidate):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from paritygate.judge.class_keys import unknown_classes
 from paritygate.judge.consistency import list_unchecked
 from paritygate.judge.facts import RunFacts, StageFacts
+from paritygate.judge.noise import list_noise
 
 
 def list_not_judged(facts: RunFacts) -> tuple[str, ...]:
@@ -25,7 +26,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     yield from facts.notes
     yield from _placement(facts)
     yield from list_unchecked(facts)
-    yield "noise: how far each runner differs from itself was not measured"
+    yield from list_noise(facts)
     yield "latency: not measured"
 
 

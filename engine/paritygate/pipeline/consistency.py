@@ -6,34 +6,25 @@ as the largest batch, so that batches are made of the neighbours that they have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from paritygate.comparison.rows import SampleRows
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Stage
 from paritygate.core.policy import Tolerance
 from paritygate.core.ragged import row_of
-from paritygate.core.tables import BatchDim
-from paritygate.core.tensors import Array, Block
-from paritygate.pipeline.batches import Cut
 from paritygate.pipeline.measure import Measure
 from paritygate.pipeline.prepare import Preparation
-from paritygate.pipeline.span import Prepared, read_block
+from paritygate.pipeline.span import Prepared
+from paritygate.pipeline.windows import ANY_SIZE, Answers, Window, answers_of, windows
 from paritygate.runners.base import Runner, RunnerSession
 from paritygate.runners.recorded_origin import Origin
 from paritygate.tally.coupling import Consistency, SelfCheck
-from paritygate.tally.stage import Hits
 
 DEFAULT_SAMPLES = 1_024
-ANY_SIZE = 256  # samples of a window for runners that take any number
 _COMPUTE_NOTHING = ("recorded", "null")
 EXACT = Tolerance(nonfinite="match")
-
-Answers = Mapping[str, Sequence[Array]]
 
 
 def check_consistency(ready: Preparation, *, is_cut: bool) -> Consistency:
@@ -54,7 +45,7 @@ def check_consistency(ready: Preparation, *, is_cut: bool) -> Consistency:
             sessions = {name: prepared.runners[name].session() for name in sorted(wanted)}
             for session in sessions.values():
                 stack.callback(session.close)
-            for window in _windows(prepared, ready.blocks, longest):
+            for window in windows(prepared, ready.blocks, longest, _wanted(prepared)):
                 samples += window.samples.count
                 for name, session in sessions.items():
                     checks[name].run(window, session, recorded.get(name, ()))
@@ -67,6 +58,11 @@ def check_consistency(ready: Preparation, *, is_cut: bool) -> Consistency:
     )
 
 
+def _wanted(prepared: Prepared) -> int:
+    dim = prepared.plan.table.dims.batch
+    return dim.check_samples if dim is not None else DEFAULT_SAMPLES
+
+
 def _left_out(prepared: Prepared, compared: set[str]) -> Iterator[str]:
     dim = prepared.plan.table.dims.batch
     left = [name for name in prepared.pack.outputs if name not in compared]
@@ -77,46 +73,6 @@ def _left_out(prepared: Prepared, compared: set[str]) -> Iterator[str]:
             f"recorded outputs: {', '.join(left)} of the pack, which no live reference answers as "
             "it is in a stage that judges it"
         )
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Consecutive samples that are run again, as they were read."""
-
-    block: Block
-    samples: SampleRows
-    inputs: Mapping[str, Array]
-
-
-def _windows(prepared: Prepared, blocks: Sequence[Block], length: int) -> Iterator[_Window]:
-    """Windows of `length` samples each, spread evenly over the blocks; in their order."""
-    dim = prepared.plan.table.dims.batch
-    wanted = dim.check_samples if dim is not None else DEFAULT_SAMPLES
-    ends = np.cumsum([block.samples for block in blocks])
-    total = int(ends[-1])
-    count = -(-min(wanted, total) // length)
-    starts = [number * total // count for number in range(count)]
-    for at in sorted({int(np.searchsorted(ends, start, side="right")) for start in starts}):
-        block = blocks[at]
-        read = read_block(prepared, block)
-        begin = int(ends[at]) - block.samples
-        free = 0
-        for start in starts:
-            if not begin <= start < int(ends[at]):
-                continue
-            low = max(free, min(start - begin, read.samples.count - length))
-            free = high = min(low + length, read.samples.count)
-            if low < high:
-                inputs = {name: array[low:high] for name, array in read.inputs.items()}
-                yield _Window(block, _rows(read.samples, low, high), inputs)
-        if read.samples.count:
-            ordinals = read.samples.ordinals
-            prepared.pack.done_with(int(ordinals[0]), int(ordinals[-1]) + 1)
-
-
-def _rows(samples: SampleRows, low: int, high: int) -> SampleRows:
-    part = slice(low, high)
-    return SampleRows(samples.place, samples.ordinals[part], samples.ids[part], {}, {}, Hits())
 
 
 def _recorded(prepared: Prepared) -> Iterator[tuple[str, list[Stage]]]:
@@ -183,7 +139,7 @@ class _Check:
         """Samples of a window that fills a batch of every size."""
         return max([self.size or ANY_SIZE, *self.others])
 
-    def run(self, window: _Window, session: RunnerSession, recorded: Sequence[Stage]) -> None:
+    def run(self, window: Window, session: RunnerSession, recorded: Sequence[Stage]) -> None:
         """Run one window at every size."""
         try:
             base = self._answers(window, session, self.size)
@@ -205,19 +161,8 @@ class _Check:
                     made = self.outputs.setdefault((size, name), self._measure(name))
                     made.add(base[name], other[name], window.samples)
 
-    def _answers(self, window: _Window, session: RunnerSession, size: int | None) -> Answers:
-        """Each output's answers, one array a sample, at a batch size."""
-        dim = self.prepared.plan.table.dims.batch
-        cut = Cut.of(self.runner, dim)
-        if size is not None and size != cut.size:
-            cut = replace(cut, size=size, padding=BatchDim(sizes=[size]))
-        answers: dict[str, list[Array]] = {}
-        for batch in cut.batches(window.block, window.samples, window.inputs):
-            with session.run(batch) as lease:
-                for name, array in lease.outputs.items():
-                    kept = answers.setdefault(name, [])
-                    kept += [np.array(row_of(array, at)) for at in range(batch.valid)]
-        return answers
+    def _answers(self, window: Window, session: RunnerSession, size: int | None) -> Answers:
+        return answers_of(self.prepared, self.runner, session, window, size)
 
     def _measure(self, output: str) -> Measure:
         budget = self.prepared.plan.table.batch_coupling.get(self.runner.name, {}).get(output)
@@ -234,7 +179,7 @@ class _Check:
                 return stage
         return None
 
-    def _compare_recorded(self, stage: Stage, window: _Window, base: Answers) -> None:
+    def _compare_recorded(self, stage: Stage, window: Window, base: Answers) -> None:
         pack = self.prepared.pack
         views = self.prepared.plan.runners[self.runner.name].views
         for name in base:

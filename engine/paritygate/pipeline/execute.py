@@ -13,6 +13,7 @@ from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.tables import NoiseTable
 from paritygate.core.tensors import Stats
 from paritygate.golden.overlap import Overlap
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
@@ -21,6 +22,8 @@ from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
 from paritygate.pipeline.drive import Sink, drive
 from paritygate.pipeline.keeper import Keeper
+from paritygate.pipeline.noise import measure_noise
+from paritygate.pipeline.noise_summary import add_noise, describe_noise
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.report import build_summary, describe_consistency
@@ -28,6 +31,7 @@ from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import changed_files, in_background, look_around
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.tally.coupling import Consistency
+from paritygate.tally.noise import Noise
 from paritygate.tally.stage import StageTally, Tally
 
 
@@ -45,6 +49,7 @@ class Options:
         callables: runner name -> function object that stands in for the plan's runner.
         observer: given the engine's events.
         keep_outputs: leave what every runner answers in the run folder.
+        noise: measure the noise of the references, as the plan's `[noise]` says or as its defaults.
     """
 
     out: Path | None = None
@@ -56,6 +61,7 @@ class Options:
     callables: Mapping[str, CallableRunner] = field(default_factory=dict)
     observer: Observer = ignore
     keep_outputs: bool = False
+    noise: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,9 +148,12 @@ def run_prepared(
     checking = time.perf_counter()
     consistency = check_consistency(ready, is_cut=bool(options.cuts))
     checked_s = time.perf_counter() - checking
+    checking = time.perf_counter()
+    noise = measure_noise(ready, _noise_table(ready, options))
+    noise_s = time.perf_counter() - checking
     digests = around.file_digests()
     overlap = overlapping.result() if overlapping is not None else None
-    judgement = judge(_facts(ready, tally, consistency, overlap))
+    judgement = judge(_facts(ready, tally, consistency, overlap, noise))
     shards = collector.write() if folder is not None else {}
     timing = {
         "read_s": collector.seconds.read,
@@ -152,6 +161,7 @@ def run_prepared(
         "candidate_s": _seconds(ready, collector, "candidate"),
         "compare_s": collector.seconds.compare,
         "consistency_s": checked_s,
+        **({"noise_s": noise_s} if noise.is_asked else {}),
         "wall_s": time.perf_counter() - started,
         "startup_s": startup_s,
         "staging_s": _staging_seconds(ready),
@@ -171,7 +181,16 @@ def run_prepared(
     summary["consistency"] = describe_consistency(ready, consistency)
     if outputs is not None:
         summary["outputs"] = outputs
+    if noise.is_asked:
+        references = {s.stage.name: s.stage.reference for s in prepared.stages}
+        summary["noise"] = describe_noise(noise, references, prepared.pack.id_of)
+        add_noise(summary["stages"], noise)
     return Outcome(judgement, summary, None, tally)
+
+
+def _noise_table(ready: Preparation, options: Options) -> NoiseTable | None:
+    table = ready.prepared.plan.table.noise
+    return NoiseTable() if table is None and options.noise else table
 
 
 def _drive(
@@ -225,7 +244,11 @@ def _seconds(ready: Preparation, collector: Collector, side: str) -> float:
 
 
 def _facts(
-    ready: Preparation, tally: Tally, consistency: Consistency, overlap: Overlap | None
+    ready: Preparation,
+    tally: Tally,
+    consistency: Consistency,
+    overlap: Overlap | None,
+    noise: Noise,
 ) -> RunFacts:
     prepared = ready.prepared
     names = {s.stage.name: s.names for s in prepared.stages}
@@ -244,11 +267,12 @@ def _facts(
         samples=prepared.pack.samples,
         asked=prepared.samples,
         stages=stages,
-        locate=lambda ordinal: prepared.pack.ids(ordinal, ordinal + 1).tolist()[0],
+        locate=prepared.pack.id_of,
         changed=changed_files(ready),
         notes=list(note_unused(ready)),
         consistency=consistency,
         overlap=overlap,
+        noise=noise,
     )
 
 

@@ -202,6 +202,23 @@ def open_golden(plan: Plan) -> GoldenPack:
     return pack
 
 
+def prepare_context(plan: Plan, pack: GoldenPack) -> PrepareContext:
+    """What the plan's runners are prepared against.
+
+    Raises:
+        PlanError: a constant that isn't of its dtype.
+    """
+    return PrepareContext(
+        folder=plan.folder,
+        pack=pack,
+        inputs=pack.inputs,
+        constants=constants(plan),
+        id_column=plan.table.id,
+        named_columns=(*_named_labels(plan), *plan.slices),
+        layout=plan_layout(plan),
+    )
+
+
 def constants(plan: Plan) -> dict[str, Array]:
     """The plan's constants as arrays.
 
@@ -282,15 +299,7 @@ def _load(
     callables: Mapping[str, CallableRunner],
 ) -> tuple[dict[str, Runner], dict[str, RunnerLoadError]]:
     """Prepare each distinct runner once; a candidate that doesn't load is told, not raised."""
-    context = PrepareContext(
-        folder=plan.folder,
-        pack=pack,
-        inputs=pack.inputs,
-        constants=constants(plan),
-        id_column=plan.table.id,
-        named_columns=(*_named_labels(plan), *plan.slices),
-        layout=plan_layout(plan),
-    )
+    context = prepare_context(plan, pack)
     candidates = {s.candidate for s in selected}
     names = dict.fromkeys(n for s in selected for n in (s.reference, s.candidate))
     specs = [plan.runners[n] for n in names if n not in callables]

@@ -65,6 +65,7 @@ def _plan_data(run: FinishedRun) -> dict[str, Any]:
     data = read_plan(run.folder / PLAN_FILE)
     data.pop("calibration", None)
     data.pop("batch_coupling", None)
+    data.pop("noise", None)
     return {**data, "check_samples": 0} if "check_samples" in data else data
 
 

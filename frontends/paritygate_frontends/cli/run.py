@@ -110,6 +110,10 @@ def run(
         bool,
         typer.Option("--keep-outputs", help="Keep what both sides answer, beside the run."),
     ] = False,
+    noise: Annotated[
+        bool,
+        typer.Option("--noise", help="Measure how far the references differ from themselves."),
+    ] = False,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -139,6 +143,7 @@ def run(
                 stats=stats,
                 threads=threads,
                 keep_outputs=keep_outputs,
+                noise=noise,
                 observer=observer,
             ),
             json,

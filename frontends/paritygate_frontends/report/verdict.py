@@ -12,6 +12,7 @@ from rich.text import Text
 
 from paritygate_frontends.report.consistency import render_consistency
 from paritygate_frontends.report.figures import clean, counted, seconds
+from paritygate_frontends.report.noise import render_noise
 from paritygate_frontends.report.runtime import render_placement
 from paritygate_frontends.report.stage import render_stage
 
@@ -41,6 +42,7 @@ def render_report(
         yield from render_stage(stage)
     yield from render_placement(summary.get("runners") or {})
     yield from render_consistency(summary.get("consistency") or {})
+    yield from render_noise(summary.get("noise") or {}, summary.get("stages", []))
     not_judged = summary.get("not_judged", [])
     if not_judged:
         yield Text()
@@ -131,6 +133,7 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
                 ("candidate_s", "candidate"),
                 ("compare_s", "compare"),
                 ("consistency_s", "batch sizes"),
+                ("noise_s", "noise"),
             )
             if timing.get(key) is not None
         ]

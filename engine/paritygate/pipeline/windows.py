@@ -1,0 +1,102 @@
+"""Parts of a pack that are run again: consecutive samples, in the batches that they would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from paritygate.comparison.rows import Ints, SampleRows
+from paritygate.core.ragged import row_of
+from paritygate.core.tables import BatchDim
+from paritygate.core.tensors import Array, Block
+from paritygate.pipeline.batches import Cut
+from paritygate.pipeline.span import Prepared, read_block
+from paritygate.runners.base import Runner, RunnerSession
+from paritygate.tally.stage import Hits
+
+ANY_SIZE = 256  # samples of a window for runners that take any number
+
+Answers = Mapping[str, Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive samples that are run again, as they were read."""
+
+    block: Block
+    samples: SampleRows
+    inputs: Mapping[str, Array]
+
+    def in_order(self, order: Ints) -> Window:
+        """The same samples in another order."""
+        inputs = {name: array[order] for name, array in self.inputs.items()}
+        for array in inputs.values():
+            array.flags.writeable = False
+        samples = replace(
+            self.samples, ordinals=self.samples.ordinals[order], ids=self.samples.ids[order]
+        )
+        return replace(self, samples=samples, inputs=inputs)
+
+
+def windows(
+    prepared: Prepared, blocks: Sequence[Block], length: int, wanted: int
+) -> Iterator[Window]:
+    """Windows of `length` samples, `wanted` in all, spread evenly over the blocks, in order."""
+    ends = np.cumsum([block.samples for block in blocks])
+    total = int(ends[-1])
+    count = -(-min(wanted, total) // length)
+    starts = [number * total // count for number in range(count)]
+    for at in sorted({int(np.searchsorted(ends, start, side="right")) for start in starts}):
+        block = blocks[at]
+        read = read_block(prepared, block)
+        begin = int(ends[at]) - block.samples
+        free = 0
+        for start in starts:
+            if not begin <= start < int(ends[at]):
+                continue
+            low = max(free, min(start - begin, read.samples.count - length))
+            free = high = min(low + length, read.samples.count)
+            if low < high:
+                inputs = {name: array[low:high] for name, array in read.inputs.items()}
+                yield Window(block, _rows(read.samples, low, high), inputs)
+        if read.samples.count:
+            ordinals = read.samples.ordinals
+            prepared.pack.done_with(int(ordinals[0]), int(ordinals[-1]) + 1)
+
+
+def answers_of(
+    prepared: Prepared,
+    runner: Runner,
+    session: RunnerSession,
+    window: Window,
+    size: int | None = None,
+) -> Answers:
+    """Each output's answers to a window, one array a sample.
+
+    Args:
+        prepared: the plan.
+        runner: whose batches they are.
+        session: a session of it, or of one that is like it.
+        window: the samples.
+        size: rows of a batch; None: as in a run.
+
+    Raises:
+        RunnerError: the runner raised.
+    """
+    cut = Cut.of(runner, prepared.plan.table.dims.batch)
+    if size is not None and size != cut.size:
+        cut = replace(cut, size=size, padding=BatchDim(sizes=[size]))
+    answers: dict[str, list[Array]] = {}
+    for batch in cut.batches(window.block, window.samples, window.inputs):
+        with session.run(batch) as lease:
+            for name, array in lease.outputs.items():
+                kept = answers.setdefault(name, [])
+                kept += [np.array(row_of(array, at)) for at in range(batch.valid)]
+    return answers
+
+
+def _rows(samples: SampleRows, low: int, high: int) -> SampleRows:
+    part = slice(low, high)
+    return SampleRows(samples.place, samples.ordinals[part], samples.ids[part], {}, {}, Hits())

@@ -122,3 +122,75 @@ ROWS = [
         ("neither side answers an output 'z'",),
     ),
 ]
+
+
+def recorded_of(samples: int) -> Call:
+    """A live reference, and a recording of the candidate over so many of the 64 samples' pack."""
+
+    def make(folder: Path) -> Any:
+        (folder / "sides.py").write_text(
+            "def ref(g):\n    return {'y': g['x'] * 2}\n\n"
+            "def cand(g):\n    return {'y': g['x'] + g['x']}\n"
+        )
+        stage = {"reference": "ref", "candidate": "cand", "default": LOOSE["y"]}
+        plan = {
+            "golden": "golden.arrow",
+            "runners": {"ref": "sides:ref", "cand": "sides:cand"},
+            "stages": [stage],
+        }
+        write_pack(folder / "golden.arrow", np.arange(samples), {"x": X[:samples]})
+        made = paritygate.record(
+            paritygate.load_plan(plan, folder=folder), "cand", out=folder / "cand.rec.arrow"
+        )
+        assert made.exit_code == 0
+        write_pack(folder / "golden.arrow", np.arange(len(X)), {"x": X})
+        plan["runners"] = {"ref": "sides:ref", "cand": "cand.rec.arrow"}
+        return paritygate.run(paritygate.load_plan(plan, folder=folder), out=None)
+
+    return Call("run", make)
+
+
+RESTLESS = """
+import itertools
+
+turns = itertools.count()
+
+def ref(g):
+    return {"y": (g["x"] + next(turns) * np.float32(0.5)).astype(np.float32)}
+
+def cand(g):
+    return {"y": g["x"] + 0}
+"""
+WIDE = {"atol": 100.0, "rtol": 0.0}
+NOISE = {"vary": ["repetition"]}
+
+ROWS += [
+    Case(
+        "ships",
+        "a recording of the candidate that was made of another golden pack",
+        recorded_of(63),
+        unjudged("golden.other_pack"),
+        ("recorded from another golden pack", "record it anew"),
+    ),
+    Case("ships", "a recording of the candidate, of this golden pack", recorded_of(64), RELEASE),
+    Case(
+        "vacuous",
+        "dynamic quantisation per tensor, a tolerance below its noise by batch size, noise asked",
+        Models(
+            per_tensor,
+            None,
+            X,
+            {"atol": 1e-4, "rtol": 0.0},
+            cand_options={"graph_optimization_level": "disable"},
+            plan={"noise": {}},
+        ),
+        hold("policy.below_noise"),
+        ("exceeds it against itself (batch size 1, not 256)",),
+    ),
+    Case(
+        "vacuous",
+        "a reference that answers otherwise each time, within a wide tolerance, noise asked",
+        Functions(RESTLESS, X, WIDE, batch_size=64, plan={"noise": NOISE}),
+        RELEASE,
+    ),
+]

@@ -20,7 +20,7 @@ import paritygate
 
 BYTES = 512 << 20
 ROWS = 2_048  # of a batch
-LIMIT = 2.0
+LIMIT = 3.0
 EXACT = {"atol": 0.0, "rtol": 0.0}
 
 

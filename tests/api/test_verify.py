@@ -162,6 +162,25 @@ def test_doctor_finds_this_machine_able() -> None:
         assert "took 0 of the 2 nodes" in text
 
 
+def test_doctor_says_where_models_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> tuple[str, str]:
+        return next(
+            (status, text) for status, name, text in paritygate.doctor() if "copies" in name
+        )
+
+    monkeypatch.setenv("PARITYGATE_STAGING", str(tmp_path))
+    status, text = told()
+    assert status == "note"
+    assert text.startswith(f"in {tmp_path}, ")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("PARITYGATE_STAGING", str(tmp_path / "absent"))
+    status, text = told()
+    assert status == "fail"
+    assert "isn't a folder" in text
+
+
 def test_import_is_light() -> None:
     code = (
         "import sys, paritygate; "

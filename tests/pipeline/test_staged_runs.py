@@ -151,6 +151,55 @@ def test_a_check_and_a_plan_that_fails_leave_nothing(folder: Path) -> None:
     assert left(folder) == []
 
 
+_SLOW = """
+import time
+open("preparing", "w").close()
+time.sleep(5)
+def ref(given):
+    return {}
+"""
+
+_INTERRUPTED = """
+import os, signal, threading, time
+import paritygate
+
+def interrupt():
+    while not os.path.exists("preparing"):
+        time.sleep(0.01)
+    time.sleep(1)
+    signal.raise_signal(signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    paritygate.run("p.toml", out=None)
+except KeyboardInterrupt:
+    for thread in threading.enumerate():
+        if thread.name.startswith("prepare"):
+            thread.join()
+    print("interrupted", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_while_models_are_prepared_leaves_no_copies_to_a_process_that_goes_on(
+    folder: Path,
+) -> None:
+    write_plan(folder)
+    (folder / "fns.py").write_text(_SLOW)
+    (folder / "main.py").write_text(_INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, "main.py"], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "interrupted\n"
+        assert left(folder) == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
 _WAITING = """
 import ctypes, os, time
 def ref(given):

@@ -120,6 +120,12 @@ def _copy(path: Path, folder: Path) -> StagedFile:
     return StagedFile(target, path, made.bytes, made.sha256, seconds, made.is_clone, watched)
 
 
+def staging_facts(size: int, seconds: float, *, is_clone: bool) -> dict[str, object]:
+    """What the summary says of the copies of a runner: bytes, method, seconds."""
+    method = "reflink" if is_clone else "copy"
+    return {"bytes": size, "method": method, "seconds": seconds}
+
+
 class _Entry:
     def __init__(self, folder: Path) -> None:
         self.folder = folder

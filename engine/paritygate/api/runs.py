@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -258,11 +259,25 @@ def doctor() -> list[tuple[Status, str, str]]:
         lines += _providers()
     lines += _plugins()
     lines.append(_kernels())
+    lines.append(_staging())
     cpu = describe_cpu()
     lines.append(("note", "processor", f"{cpu['model']}, {cpu['usable_cores']} usable cores"))
     settings = describe_environment()["variables"]
     lines.append(("note", "settings", str(settings) if settings else "no thread settings"))
     return lines
+
+
+def _staging() -> tuple[Status, str, str]:
+    """Where models are copied to before they are loaded."""
+    from paritygate.admission.place import VARIABLE, make_place, staging_root
+
+    try:
+        make_place().remove()
+        root = staging_root()
+    except ParityError as e:
+        return "fail", "copies of models", str(e)
+    free = shutil.disk_usage(root).free / (1 << 30)
+    return "note", "copies of models", f"in {root}, {free:.1f} GiB free ({VARIABLE} names another)"
 
 
 def _providers() -> Iterator[tuple[Status, str, str]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
+from paritygate.admission.staging import staging_facts
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError
 from paritygate.runners.base import (
@@ -178,9 +179,9 @@ def _file_facts(options: Options, artifacts: Artifacts) -> dict[str, object]:
             {"path": named.path, "sha256": library.sha256, "bytes": library.bytes}
             for named, library in zip(options.custom_op_libraries, libraries, strict=True)
         ],
-        "staging": {
-            "bytes": identity.bytes + beside + loaded,
-            "method": "reflink" if model.is_clone else "copy",
-            "seconds": model.seconds + sum(library.seconds for library in libraries),
-        },
+        "staging": staging_facts(
+            identity.bytes + beside + loaded,
+            model.seconds + sum(library.seconds for library in libraries),
+            is_clone=model.is_clone,
+        ),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -158,8 +158,14 @@ def prepare_all(
     todo = list(specs)
     if not todo:
         return {}, []
-    with ThreadPoolExecutor(min(len(todo), 8), "prepare") as pool:
-        futures = [(spec, pool.submit(prepare, spec, context)) for spec in todo]
+    futures: list[tuple[RunnerSpec, Future[Runner]]] = []
+    try:
+        with ThreadPoolExecutor(min(len(todo), 8), "prepare") as pool:
+            futures += ((spec, pool.submit(prepare, spec, context)) for spec in todo)
+    except BaseException:  # an interrupt; those that go on are closed once they are ready
+        for _, future in futures:
+            future.add_done_callback(_close)
+        raise
     ready: dict[str, Runner] = {}
     failed: list[RunnerLoadError] = []
     other: BaseException | None = None
@@ -178,6 +184,11 @@ def prepare_all(
             raise other
         raise RuntimeError(f"a runner could not be prepared: {other}") from other
     return ready, failed
+
+
+def _close(future: Future[Runner]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()
 
 
 def _module(kind: str) -> Any:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from paritygate.admission.staging import StagedFile, stage_file
+from paritygate.admission.staging import StagedFile, stage_file, staging_facts
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import PrepareContext
@@ -39,6 +39,12 @@ class Source:
         self.unique = unique
         self.files = files
         self.facts = facts
+        if files:
+            self.facts["staging"] = staging_facts(
+                sum(file.bytes for file in files),
+                sum(file.seconds for file in files),
+                is_clone=all(file.is_clone for file in files),
+            )
 
 
 def load_source(

@@ -171,6 +171,12 @@ def test_numbers_that_are_none_are_refused(folder: Path, key: str, value: str) -
     assert "without a usable location, offset and length" in refusal(path)
 
 
+def test_what_is_said_twice_is_refused(folder: Path) -> None:
+    path = models.external_data_model(folder / "m.onnx")
+    point(path, ("location", "other.bin"), ("location", "weights.bin"))
+    assert "without a usable location, offset and length" in refusal(path)
+
+
 def test_the_length_follows_from_dtype_and_dims_where_it_isnt_given(folder: Path) -> None:
     path = models.external_data_model(folder / "m.onnx")
     point(path, ("location", "weights.bin"))

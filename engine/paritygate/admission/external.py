@@ -127,10 +127,12 @@ def _tensor_parts(path: Path, model: onnx.ModelProto) -> Iterator[Part]:
         entries = {e.key: e.value for e in tensor.external_data}
         texts = [entries.get(key) or "0" for key in ("offset", "length")]
         location = entries.get("location", "")
-        if not location or "\0" in location or not all(map(_NUMBER.fullmatch, texts)):
+        is_plain = len(entries) == len(tensor.external_data) and all(map(_NUMBER.fullmatch, texts))
+        if not location or "\0" in location or not is_plain:
+            told = [f"{e.key}={e.value}" for e in tensor.external_data]
             raise AdmissionError(
                 f"{path}: tensor {tensor.name!r} has external data without a usable location, "
-                f"offset and length ({entries}); export the model again",
+                f"offset and length ({told}); export the model again",
                 CODE,
             )
         start, length = (int(text) for text in texts)

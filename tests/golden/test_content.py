@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import naive_content as naive
-from tests.packs import write_pack, write_table
+from tests.packs import Container, write_pack, write_table
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden import content as subject
@@ -280,3 +280,15 @@ def test_digest_is_kept_until_a_file_changes(
     write_pack(path, [1, 3])
     os.utime(path)
     assert content_digest([path], tmp_path) != first
+
+
+@pytest.mark.parametrize("container", ["file", "stream", "parquet"])
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_columns_of_one_name_are_refused(
+    tmp_path: Path, container: Container, compression: str | None
+) -> None:
+    columns = [pa.array([1, 2]), pa.array([1.0, 2.0]), pa.array([1.0, 2.0])]
+    table = pa.table(columns, ["sample_id", "in.x", "in.x"])
+    path = write_table(tmp_path / "a.arrow", table, 2, container, compression)
+    with pytest.raises(GoldenError, match="column 'in.x' occurs twice"):
+        digest(path)

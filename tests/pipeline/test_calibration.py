@@ -98,3 +98,15 @@ def test_check_reads_its_columns_too(tmp_path: Path) -> None:
     report = paritygate.check(plan(tmp_path, str(tmp_path / "none.arrow")))
     assert report.exit_code == 2
     assert any("none.arrow" in problem for problem in report.problems)
+
+
+def test_a_replay_of_failing_samples_does_not_look_for_them_there(tmp_path: Path) -> None:
+    given = plan(tmp_path, calibrated_on(tmp_path, [5]))
+    wrong = write_pack(tmp_path / "c.arrow", [f"g{i}" for i in range(8)], outputs={"y": X + 1})
+    given["runners"]["cand"] = str(wrong)
+    run = paritygate.run(given, out=tmp_path / "runs")
+    codes = {reason.code for reason in run.reasons}
+    assert codes == {"tolerance.exceeded", "evidence.calibration_overlap"}
+    for with_batch in (False, True):
+        again = paritygate.replay(run.folder, out=tmp_path / "runs", with_batch=with_batch)
+        assert [reason.code for reason in again.reasons] == ["tolerance.exceeded"]

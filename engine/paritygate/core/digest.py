@@ -78,7 +78,8 @@ def kept_digest(kind: str, files: Sequence[Watched], make: Callable[[], str]) ->
         make: makes it, 64 hex digits; as in `sha256_file` a cache can't fail.
     """
     places = [str(file.path.resolve()) for file in files]
-    entry = _entry(Path("/".join([kind, *places])))
+    names = hashlib.sha256("\0".join([kind, *places]).encode(errors="surrogateescape"))
+    entry = _entry(Path("/", names.hexdigest()))
     key = {
         "kind": kind,
         "files": [{"path": p, **f.stamp} for p, f in zip(places, files, strict=True)],

@@ -27,7 +27,7 @@ from paritygate.golden.encode import (
 from paritygate.golden.files import find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.plain import plain, plain_type
-from paritygate.golden.schema import PANDAS_INDEX, id_kind_of
+from paritygate.golden.schema import PANDAS_INDEX, check_unique, id_kind_of
 from paritygate.golden.source import Source, reading
 from paritygate.golden.values import plain_values
 
@@ -154,6 +154,7 @@ class _Columns:
 
 
 def _columns_of(source: Source, wanted: Wanted) -> _Columns:
+    check_unique(source)
     kind = None if wanted.only_inputs else id_kind_of(source, wanted.id_column)
     declared = {name: _declared(found) for name, found in source.fields.items()}
     named = {n[3:]: n for n in source.fields if n.startswith("in.") and len(n) > 3}

@@ -95,7 +95,7 @@ def resolve(source: Source, wanted: Selection) -> PackColumns:
         GoldenError: `golden.missing_column`, `golden.id_type`, `golden.column_type`,
             `golden.label_type`, `golden.slice_type`, `golden.schema` or `golden.null_value`.
     """
-    _check_unique(source)
+    check_unique(source)
     id_kind = id_kind_of(source, wanted.id_column)
     labels, note = _labels(source, wanted)
     for name in wanted.slices:
@@ -161,7 +161,12 @@ def missing_column(source: Source, column: str, what: str, code: str) -> GoldenE
     )
 
 
-def _check_unique(source: Source) -> None:
+def check_unique(source: Source) -> None:
+    """Check that no two columns have one name.
+
+    Raises:
+        GoldenError: `golden.schema`.
+    """
     if len(source.fields) == len(source.schema):
         return
     name, _ = Counter(source.schema.names).most_common(1)[0]

@@ -16,7 +16,7 @@ def build(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...", help="Arrow, Parquet, CSV, .npz, folders of .npy; same columns."
+            metavar="SOURCE", help="Arrow, Parquet, CSV, .npz, folders of .npy; same columns."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="PACK", help="The pack (Arrow).")],

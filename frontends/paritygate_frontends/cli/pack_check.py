@@ -12,7 +12,7 @@ from paritygate_frontends.cli.options import Json
 
 
 def check(
-    pack: Annotated[list[str], typer.Argument(metavar="PACK...", help="Files or folders.")],
+    pack: Annotated[list[str], typer.Argument(metavar="PACK", help="Files or folders.")],
     against: Annotated[
         list[str] | None,
         typer.Option(metavar="OTHER", help="A pack that should share no sample. Repeatable."),

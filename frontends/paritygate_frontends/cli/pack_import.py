@@ -14,7 +14,7 @@ def import_(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="Folders with ONNX's test_data_set_N; or Polygraphy's JSON of inputs, outputs.",
         ),
     ],

@@ -368,3 +368,49 @@ def test_the_row_is_that_of_the_source(
     for spec in ("x=a", "x=a,", "x:float32=a"):
         with pytest.raises(GoldenError, match="column 'a', row 7: has no value"):
             paritygate.build_from(tmp_path / "p.arrow", path, inputs=[spec])
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["7", "-8", "0"], [7, -8, 0]),
+        (["007", "8", "9"], ["007", "8", "9"]),
+        (["1", "a", "9"], ["1", "a", "9"]),
+        (["1", "9223372036854775808", "9"], ["1", "9223372036854775808", "9"]),
+        (["1.0", "2", "3"], ["1.0", "2", "3"]),
+        (["true", "NA", "null"], ["true", "NA", "null"]),
+    ],
+)
+def test_ids_of_a_csv_come_back_as_they_were_written(
+    tmp_path: Path, ids: list[str], expected: list[Any]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("key,a\n" + "".join(f"{i},1\n" for i in ids), encoding="utf-8")
+    paritygate.build_from(tmp_path / "p.arrow", path, inputs=["x=a"], id="key")
+    with open_pack([tmp_path / "p.arrow"], tmp_path) as pack:
+        assert pack.ids(0, 3).tolist() == expected
+
+
+def test_ids_of_several_csv_files_are_of_one_kind(tmp_path: Path) -> None:
+    for name, ids in (("0", "1"), ("1", "007")):
+        (tmp_path / f"{name}.csv").write_text(f"sample_id,a\n{ids},1\n", encoding="utf-8")
+    told = r"1.csv: column 'sample_id', row 0: the id '007' is no number as the first ids are"
+    sources = [tmp_path / "0.csv", tmp_path / "1.csv"]
+    with pytest.raises(GoldenError, match=told):
+        paritygate.build_from(tmp_path / "p.arrow", sources, inputs=["x=a"])
+    assert paritygate.build_from(tmp_path / "p.arrow", sources[::-1], inputs=["x=a"]).samples == 2
+    (tmp_path / "0.csv").write_text("sample_id,a\nx,1\n,2\n", encoding="utf-8")
+    with pytest.raises(GoldenError, match="row 1: the id '' is empty"):
+        paritygate.build_from(tmp_path / "p.arrow", sources[0], inputs=["x=a"])
+
+
+def test_samples_of_a_csv_are_numbered_only_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n", encoding="utf-8")
+    given = {"sources": tmp_path / "t.csv", "inputs": ["x=a,b"]}
+    with pytest.raises(GoldenError, match="number the samples by --make-ids"):
+        paritygate.build_from(tmp_path / "p.arrow", **given)
+    paritygate.build_from(tmp_path / "p.arrow", **given, make_ids=True)
+    with open_pack([tmp_path / "p.arrow"], tmp_path) as pack:
+        assert pack.ids(0, 2).tolist() == [0, 1]
+    with pytest.raises(PlanError, match="not both"):
+        paritygate.build_from(tmp_path / "p.arrow", **given, make_ids=True, id="a")

@@ -8,13 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from paritygate.core.dtypes import DTYPES
+from paritygate.core.dtypes import DTYPES, STRING
 from paritygate.core.errors import GoldenError, PlanError, Problem
 from paritygate.core.problems import did_you_mean
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
+from paritygate.golden.csv_ids import CsvIds
 from paritygate.golden.files import find_files
-from paritygate.golden.read_tables import names_of, read_table, saved_dataset
+from paritygate.golden.read_tables import is_csv, names_of, read_table, saved_dataset
 
 Where = str | PathLike[str]
 
@@ -95,7 +96,13 @@ def build_from(
     ]
     columns = list(dict.fromkeys(column for take in takes for column in take.columns))
     dtypes = {c: take.dtype for take in takes for c in take.columns if take.dtype is not None}
-    pieces = (piece for file in files for piece in read_table(file, columns, dtypes))
+    id_column = next((take.columns[0] for take in takes if take.name == ID), "")
+    ids = CsvIds(id_column)
+    pieces = (
+        ids.read(piece) if is_csv(file) else piece
+        for file in files
+        for piece in read_table(file, columns, {**dtypes, id_column: STRING})
+    )
     return build(Path(path), pieces, takes, make_ids)
 
 

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.csv
 
-from paritygate.core.dtypes import DTYPES, dtype_name, numpy_dtype
+from paritygate.core.dtypes import DTYPES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import GoldenError
 from paritygate.golden.build import Piece
 from paritygate.golden.formats import open_file
@@ -41,10 +41,15 @@ def read_table(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) ->
         yield from _arrays(path, {p.stem: p for p in sorted(path.glob("*.npy"))}, columns)
     elif path.suffix.lower() == ".npz":
         yield from _npz(path, columns)
-    elif path.suffix.lower() in (".csv", ".tsv"):
+    elif is_csv(path):
         yield from _csv(path, columns, dtypes)
     else:
         yield from _arrow(path, columns)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is read as CSV, or with tabs: by its name."""
+    return path.suffix.lower() in (".csv", ".tsv")
 
 
 def names_of(path: Path) -> list[str]:
@@ -58,7 +63,7 @@ def names_of(path: Path) -> list[str]:
     if path.suffix.lower() == ".npz":
         with _opened_npz(path) as archive:
             return sorted(n.removesuffix(".npy") for n in archive.namelist())
-    if path.suffix.lower() in (".csv", ".tsv"):
+    if is_csv(path):
         with reading(path), _open_csv(path, (), {}) as reader:
             return list(reader.schema.names)
     source = open_file(path, "")
@@ -139,9 +144,9 @@ class reading_csv:  # noqa: N801 - used as a context
 
 def _open_csv(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) -> Any:
     kinds = {
-        name: pa.from_numpy_dtype(numpy_dtype(dtype))
+        name: pa.string() if dtype == STRING else pa.from_numpy_dtype(numpy_dtype(dtype))
         for name, dtype in dtypes.items()
-        if dtype in _DIRECT
+        if dtype in (*_DIRECT, STRING)
     }
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     try:

@@ -12,13 +12,13 @@ from paritygate_frontends.cli.ending import finish, output
 
 def export(
     pack: Annotated[str, typer.Argument(metavar="PACK", help="File or folder; a shard too.")],
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Samples.", show_default=False)
-    ] = None,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="PATH", help="A folder for test data, or a .npz file."),
-    ] = Path(),
+    ],
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Samples.", show_default=False)
+    ] = None,
     rows: Annotated[
         list[int] | None,
         typer.Option("--row", metavar="N", help="Samples by row, from 0. Repeatable."),

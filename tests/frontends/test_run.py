@@ -307,6 +307,8 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "o",
         "--set",
         "name=x",
+        "--keep-outputs",
+        "--noise",
     ]
     assert "seen" in invoke("run", make_plan(tmp_path), *options).stderr
     assert callable(given.pop("observer"))
@@ -317,6 +319,8 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "limit": 3,
         "stats": "gate",
         "threads": 2,
+        "keep_outputs": True,
+        "noise": True,
     }
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paritygate.admission.errors import AdmissionError, staging_error
-from paritygate.admission.place import VARIABLE
+from paritygate.admission.place import VARIABLE, staging_root
 from paritygate.core.digest import Watched, watch
 
 _PIECE = 1 << 20
@@ -134,7 +134,7 @@ def copy_file(source: Source, target: Path, pending: int | None = None) -> Copy:
             os.close(written)
     except OSError as e:
         if e.errno in _FULL:
-            raise _no_room(source, target.parent, needed, None) from None
+            raise _no_room(source, needed, None) from None
         raise staging_error(
             f"{source.path}: can't be copied to {target.parent} before it is loaded "
             f"({e.strerror or e}); name another folder in {VARIABLE}"
@@ -202,15 +202,15 @@ def _check_room(source: Source, folder: Path, needed: int) -> None:
     found = os.statvfs(folder)
     free = found.f_bavail * found.f_frsize
     if free < needed:
-        raise _no_room(source, folder, needed, free)
+        raise _no_room(source, needed, free)
 
 
-def _no_room(source: Source, folder: Path, needed: int, free: int | None) -> AdmissionError:
+def _no_room(source: Source, needed: int, free: int | None) -> AdmissionError:
     have = "there is less" if free is None else f"{_amount(free)} are free"
     return staging_error(
-        f"{source.path}: is copied before it is loaded, which needs {_amount(needed)} in {folder}, "
-        f"where {have}; free some, or name another folder in {VARIABLE} (one on the model's own "
-        "file system needs no room where that can share blocks: XFS, Btrfs)"
+        f"{source.path}: is copied before it is loaded, which needs {_amount(needed)} in "
+        f"{staging_root()}, where {have}; free some, or name another folder in {VARIABLE} (one on "
+        "the model's own file system needs no room where that can share blocks: XFS, Btrfs)"
     )
 
 

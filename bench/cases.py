@@ -6,6 +6,7 @@ import itertools
 
 from bench.elements import Elements
 from bench.harness import NullRun
+from bench.isolation import ISOLATION
 from bench.joins import Join
 from bench.measure import Case
 from bench.memory import Memory
@@ -17,6 +18,7 @@ from bench.startup import Demo, Help
 CASES: tuple[Case, ...] = (
     *(NullRun(batch, width) for batch, width in itertools.product((1, 32, 256), (1, 10, 1000))),
     *PAIRS,
+    ISOLATION,
     Help(),
     Demo(),
     *(

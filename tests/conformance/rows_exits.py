@@ -105,7 +105,10 @@ ROWS = [
     ),
     _command("the golden pack has a sample twice", twice, unjudged("golden.duplicate_id")),
     _command(
-        "the candidate raises", raising, hold("runner.error", "evidence.empty"), "MemoryError"
+        "the candidate raises",
+        raising,
+        hold("runner.disagreement", "evidence.empty"),
+        "MemoryError",
     ),
     _command(
         "no such plan",

@@ -575,8 +575,8 @@ SHIPPED = [
         session_options={"session.use_ort_model_bytes": "1"},
     ),
     _settings(
-        "a session option that flushes denormals in the whole process",
-        unjudged(),
+        "a session option that flushes denormals in its whole process, a process of its own",
+        RELEASE,
         session_options={"session.set_denormal_as_zero": "1"},
     ),
     Case(

@@ -125,7 +125,7 @@ NOTHING = [
         "nothing",
         "the candidate raises for every sample",
         Functions("def ref(x):\n    return {'y': x['x']}\n\ndef cand(x):\n    return 1 / 0\n", Y),
-        hold("runner.error", "evidence.empty"),
+        hold("runner.disagreement", "evidence.empty"),
         ("ZeroDivisionError",),
     ),
 ]
@@ -659,7 +659,7 @@ BATCHES = [
         "one of 16 batches raises: its samples are named, the others judged",
         "    if g['x'][0, 0] == 24:\n        raise ValueError('broken')\n"
         "    return {'y': g['x']}\n",
-        hold("runner.error"),
+        hold("runner.disagreement"),
         batch_size=4,
         ids=(12, 13, 14, 15),
     ),
@@ -803,7 +803,7 @@ COUPLED = [
             "def cand(g):\n    return {'y': g['x']}\n",
             WIDE,
         ),
-        hold("runner.error", "evidence.empty"),
+        hold("runner.disagreement", "evidence.empty"),
         ("read-only",),
     ),
     Case(

@@ -350,7 +350,7 @@ def test_answers_of_varying_shapes_are_compared_sample_by_sample(tmp_path: Path)
 
 def test_a_runner_that_raises_is_run_at_no_other_size(tmp_path: Path) -> None:
     result = paritygate.run(functions(tmp_path, "never"), out=None)
-    assert "runner.error" in {r.code for r in result.reasons}
+    assert "runner.disagreement" in {r.code for r in result.reasons}
     assert "batch sizes: b in the batches of this run only; it raised" in result.not_judged
 
 

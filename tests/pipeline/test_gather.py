@@ -89,7 +89,7 @@ def test_a_batch_that_failed_between_leaves_a_gap() -> None:
     whole = values()
     into, _ = gather()
     take(into, 0, whole[:4])
-    into.fail(4, 4, "boom")
+    into.fail(range(4, 8), "boom", "runner.error")
     take(into, 8, whole[4:8])  # goes on in memory, but belongs to other samples
     side = into.side(4)
     found = side.outputs["y"]

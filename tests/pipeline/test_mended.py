@@ -189,7 +189,7 @@ def test_the_cause_comes_before_the_empty_evidence(tmp_path: Path) -> None:
     result = paritygate.verify(
         lambda g: {"y": g["x"]}, broken, {"x": np.zeros((3, 2), np.float32)}, atol=0.0, rtol=0.0
     )
-    assert [r.code for r in result.reasons] == ["runner.error", "evidence.empty"]
+    assert [r.code for r in result.reasons] == ["runner.disagreement", "evidence.empty"]
 
 
 def test_declarations_that_nobody_uses_are_told(tmp_path: Path) -> None:

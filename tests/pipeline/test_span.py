@@ -205,12 +205,12 @@ def test_runner_that_raises_costs_its_batch_only(tmp_path: Path) -> None:
         Options(callables={"a": CallableRunner(ref), "b": CallableRunner(fragile)}, out=tmp_path),
     )
     tally = outcome.tally.stages["s"]
-    assert tally.rules[("runner.error", "candidate")].samples == 16
+    assert tally.rules[("runner.disagreement", "candidate")].samples == 16
     assert tally.compared == SAMPLES - 16
     assert tally.seen == SAMPLES
     assert "no infinite sensors" in tally.errors["candidate"].text
     codes = [r.code for r in outcome.judgement.reasons]
-    assert "runner.error" in codes
+    assert "runner.disagreement" in codes
     assert outcome.judgement.verdict == "hold"
 
 

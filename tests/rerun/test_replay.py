@@ -170,10 +170,10 @@ def test_functions_that_raise_raise_again(tmp_path: Path) -> None:
         ],
     }
     first = paritygate.run(paritygate.load_plan(plan, folder=tmp_path), out=tmp_path / "runs")
-    assert {r.code for r in first.reasons} == {"runner.error"}
+    assert {r.code for r in first.reasons} == {"runner.disagreement"}
     again = paritygate.replay(first.folder or "", out=tmp_path / "again")
     assert set(outcomes(again).values()) == {"bitwise"}
-    assert {r.code for r in again.reasons} == {"runner.error", "evidence.empty"}
+    assert {r.code for r in again.reasons} == {"runner.disagreement", "evidence.empty"}
 
 
 def test_constants_of_another_stage_are_left_out(tmp_path: Path) -> None:

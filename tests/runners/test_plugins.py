@@ -266,7 +266,7 @@ def test_what_it_raises_costs_a_batch_or_is_told(
     if fault == "batch":
         plan = plan_of(tmp_path, cand={"kind": "faulty", "fault": fault})
         result = paritygate.run(plan, out=None)
-        assert [r.code for r in result.reasons] == ["runner.error", "evidence.empty"]
+        assert [r.code for r in result.reasons] == ["runner.disagreement", "evidence.empty"]
 
 
 def test_doctor_lists_them(site: Site) -> None:

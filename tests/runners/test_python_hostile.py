@@ -62,7 +62,7 @@ def test_what_ends_a_process_ends_a_batch(at: Path, body: str, thread_safe: bool
     result = paritygate.run(plan_of(at, cand, thread_safe=thread_safe), out=None)
     assert result.verdict == "hold"
     (reason,) = result.reasons
-    assert reason.code == "runner.error"
+    assert reason.code == "runner.disagreement"
     assert reason.count == 1
     assert result.summary["stages"][0]["samples"]["compared"] == 2
 

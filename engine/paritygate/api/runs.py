@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from paritygate.core.plan import Plan
 from paritygate.core.tensors import Stats
 from paritygate.pipeline.execute import Options, choose_threads, execute
 from paritygate.pipeline.prepare import Preparation, prepare_plan
+from paritygate.runners.isolate.defaults import isolate_all
 
 Status = Literal["ok", "fail", "note"]
 
@@ -30,6 +31,7 @@ def run(
     threads: int | None = None,
     keep_outputs: bool = False,
     noise: bool = False,
+    isolate: bool = False,
     observer: Observer | None = None,
 ) -> RunResult:
     """Run a plan.
@@ -43,12 +45,15 @@ def run(
         threads: threads that run and compare; None chooses by cores and runners.
         keep_outputs: leave what every runner answers in the run folder, as recordings.
         noise: measure how far the references differ from themselves, as a plan with `[noise]` does.
+        isolate: every runner in a process of its own, as with `isolate = "process"`.
         observer: given the engine's events.
 
     Raises:
         ParityError: the run could not judge; `exit_code` says what a command ends with.
     """
     loaded = plan if isinstance(plan, Plan) else load_plan(plan)
+    if isolate:
+        loaded = replace(loaded, runners=isolate_all(loaded.runners))
     options = Options(
         out=Path(out) if out is not None else None,
         stage=stage,

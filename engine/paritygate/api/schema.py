@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paritygate.core.tables import PlanTable
+from paritygate.runners.isolate.settings import NEVER, PROCESS, IsolateTable
 from paritygate.runners.registry import KINDS, options_model
 from paritygate.runners.views import View
 
@@ -14,11 +15,18 @@ def plan_schema() -> dict[str, Any]:
     schema = PlanTable.model_json_schema(by_alias=True)
     definitions = schema.setdefault("$defs", {})
     tables: list[dict[str, Any]] = []
+    definitions["IsolateTable"] = IsolateTable.model_json_schema()
+    isolate = {
+        "anyOf": [{"enum": [PROCESS, True, False]}, {"$ref": "#/$defs/IsolateTable"}],
+        "description": "run it in a process of its own",
+    }
     for kind in KINDS:
         options = options_model(kind).model_json_schema(ref_template="#/$defs/{model}")
         definitions.update(options.pop("$defs", {}))
         options["properties"] = {"kind": {"const": kind}, **options["properties"]}
         _allow_views(options["properties"], definitions)
+        if kind not in NEVER:
+            options["properties"]["isolate"] = isolate
         definitions[f"runner_{kind}"] = options
         tables.append({"$ref": f"#/$defs/runner_{kind}"})
     tables.append(

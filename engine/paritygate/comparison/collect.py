@@ -74,8 +74,8 @@ class _Collecting:
         errors = {
             side: error
             for side, error in (
-                ("reference", self.judged.ref.error),
-                ("candidate", self.judged.cand.error),
+                ("reference", self.judged.ref.error(samples.ordinals)),
+                ("candidate", self.judged.cand.error(samples.ordinals)),
             )
             if error is not None
         }
@@ -147,6 +147,7 @@ class _Collecting:
             "row": int(self.judged.samples.ordinals[i]),
             "stage": self.judged.comparer.stage.name,
             "rules": rule_names(int(self.judged.rules[i])),
+            "error": self._why_unanswered(i),
             **self._batch(i),
             **self._worst_values(i),
         }
@@ -161,6 +162,14 @@ class _Collecting:
                 if side.answered[i]:
                     tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
         return KeptRow(int(self.judged.samples.ordinals[i]), values, tensors)
+
+    def _why_unanswered(self, i: int) -> str | None:
+        """What was raised, or how a process ended; the reference's text first."""
+        if self.judged.both[i]:
+            return None
+        sides = (self.judged.ref, self.judged.cand)
+        texts = [f.text for side in sides for f in side.failures if i in f.rows]
+        return "; ".join(texts) or None
 
     def _batch(self, i: int) -> dict[str, object]:
         """Batch of the pack and position in it: the candidate's, or the reference's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from paritygate.comparison.groups import Group, groups_of
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
 from paritygate.core.dtypes import dtype_name
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.core.ragged import Tensor, varying_dims
 from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
@@ -52,8 +54,39 @@ class Judged:
         for name, side in (("reference", self.ref), ("candidate", self.cand)):
             if not side.answered.all():
                 self._mark("sample.missing", name, side.missing)
-                self._mark("runner.error", name, ~side.answered & ~side.missing)
+                self._mark_unanswered(name, side, self.cand if side is self.ref else self.ref)
         self.both = self.ref.answered & self.cand.answered
+
+    def _mark_unanswered(self, name: str, side: Side, other: Side) -> None:
+        """Samples that a runner gave no answer for; where the other did, the two disagree."""
+        left = ~side.answered & ~side.missing
+        for failure in side.failures:
+            mask = np.zeros_like(left)
+            mask[failure.rows] = True
+            left &= ~mask
+            rule = failure.rule
+            if rule == "runner.disagreement":
+                self._mark(rule, name, mask & other.answered)
+                rule, mask = "runner.error", mask & ~other.answered
+            self._mark(rule, name, mask)
+        self._mark("runner.error", name, left)
+        self._tell_unanswered(name, side, other)
+
+    def _tell_unanswered(self, name: str, side: Side, other: Side) -> None:
+        for rule in rule_names(int(np.bitwise_or.reduce(self.rules))):
+            mask = self.subjects.get((rule, name))
+            if mask is None or not rule.startswith("runner."):
+                continue
+            error = side.error(self.samples.ordinals, among=mask)
+            if error is None:
+                continue
+            if rule != "runner.error" and other.answered[np.flatnonzero(mask)[0]]:
+                told = ", ".join(
+                    f"{output} {_layout_of(tensor)}" for output, tensor in other.outputs.items()
+                )
+                whose = "candidate" if name == "reference" else "reference"
+                error = replace(error, text=f"the {whose} answered {told}, but {error.text}")
+            self.errors[f"{name} {rule}"] = error
 
     def _mark(self, rule: str, subject: str, mask: Mask) -> None:
         if mask.any():
@@ -153,6 +186,11 @@ class Judged:
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer, group: Group) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
         return None if labels is None else comparer.truth_codes(group.of(labels))
+
+
+def _layout_of(tensor: Tensor) -> str:
+    dims = ["batch", *("?" if d is None else d for d in varying_dims(tensor))]
+    return f"{dtype_name(tensor.dtype)}[{', '.join(map(str, dims))}]"
 
 
 def _layout(array: Array) -> str:

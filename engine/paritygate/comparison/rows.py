@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,21 @@ class SampleRows:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Samples of a block that a runner gave no answer for.
+
+    Attributes:
+        rows: `(k,)` positions in the block, ascending.
+        rule: of `SAMPLE_RULES`.
+        text: what was raised, or how it ended.
+    """
+
+    rows: Ints
+    rule: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Side:
     """What one runner answered for a block.
 
@@ -53,15 +68,31 @@ class Side:
         outputs: name -> `(n, *shape)`, or one array a sample.
         answered: `(n,)` whether the sample has an answer.
         missing: `(n,)` whether a recording lacks the sample.
-        error: the first thing raised, with the samples that it cost.
+        failures: why samples have no answer, other than that a recording lacks them; disjoint.
         batch_size: rows in a batch, for locating a sample; 0 where there are no batches.
     """
 
     outputs: Mapping[str, Tensor]
     answered: Mask
     missing: Mask
-    error: FirstError | None = None
+    failures: Sequence[Failure] = ()
     batch_size: int = 0
+
+    def error(self, ordinals: Ints, rule: str = "", among: Mask | None = None) -> FirstError | None:
+        """The first failure and the samples that failures cost; None where there are none.
+
+        Args:
+            ordinals: of the block's samples.
+            rule: only failures by this rule; empty: all.
+            among: `(n,)` only these samples; None: all.
+        """
+        first: FirstError | None = None
+        for failure in self.failures:
+            rows = failure.rows if among is None else failure.rows[among[failure.rows]]
+            if len(rows) and rule in ("", failure.rule):
+                error = FirstError(int(ordinals[rows[0]]), failure.text, len(rows))
+                first = error if first is None else first.merge(error)
+        return first
 
 
 @dataclass(frozen=True)

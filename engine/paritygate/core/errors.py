@@ -89,10 +89,22 @@ class RunnerLoadError(ParityError):
 
 
 class RunnerError(ParityError):
-    """A runner that raised, or answered with something unusable, for one batch."""
+    """A runner that raised for one batch.
+
+    Attributes:
+        rule: what the samples of the batch fail by; `runner.disagreement` holds for those that the
+            other side answered, the others are `runner.error`.
+    """
 
     code = "runner.error"
     exit_code = 1
+    rule = "runner.disagreement"
+
+
+class UnusableError(RunnerError):
+    """A runner that answered a batch with something unusable."""
+
+    rule = "runner.error"
 
 
 class DenormalError(ParityError):

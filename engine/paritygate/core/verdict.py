@@ -34,6 +34,10 @@ SAMPLE_RULES = {
     "sample.missing": 512,
     "output.missing": 1024,
     "decision.error": 2048,
+    "runner.crashed": 4096,
+    "runner.timeout": 8192,
+    "runner.stopped": 16384,
+    "runner.disagreement": 32768,
 }
 
 

@@ -51,9 +51,9 @@ _MEND: Mapping[str, str] = {
 
 def _of_rules(found: Mapping[str, Any], stage: Mapping[str, Any]) -> Iterator[str]:
     rules = set(found["rules"])
-    if "runner.error" in rules:
+    if any(rule.startswith("runner.") for rule in rules):
         for side, error in (stage.get("errors") or {}).items():
-            yield f"the {side} raised; the first time: {error.get('first')}"
+            yield f"the {side} gave no answer; the first time: {error.get('first')}"
     if "sample.missing" in rules:
         yield "a recording lacks this sample: record it, or take it out of the golden pack"
     if "output.missing" in rules:

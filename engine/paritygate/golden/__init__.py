@@ -1,1 +1,3 @@
 """Golden packs: Arrow files of prepared samples with immutable ids."""
+
+SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet", ".pq")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden import SUFFIXES as SUFFIXES
 from paritygate.golden import ipc, parquet, stream
 from paritygate.golden.ipc import MappedIpc
 from paritygate.golden.parquet import ParquetSource
 from paritygate.golden.source import Source, cannot_open, empty_file
 from paritygate.golden.stream import MappedStream
 
-SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet", ".pq")
 _MAGICS = (ipc.MAGIC, stream.MAGIC, parquet.MAGIC)
 _LONGEST = 8
 _OTHERS = {

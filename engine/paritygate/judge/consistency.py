@@ -81,7 +81,7 @@ def _measured(check: SelfCheck, samples: int) -> int:
 def _raised_in_run(facts: RunFacts, runner: str) -> bool:
     """Whether a stage tells of it already."""
     return any(
-        ("runner.error", side) in stage.tally.rules
+        any(rule.startswith("runner.") and of == side for rule, of in stage.tally.rules)
         for stage in facts.stages
         if stage.tally is not None
         for side, name in (

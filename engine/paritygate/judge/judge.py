@@ -195,6 +195,10 @@ def _judge_structure(stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
 _ORDER = (
     "sample.rejected",
     "sample.missing",
+    "runner.stopped",
+    "runner.crashed",
+    "runner.timeout",
+    "runner.disagreement",
     "runner.error",
     "output.missing",
     "dtype.mismatch",

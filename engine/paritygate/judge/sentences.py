@@ -22,6 +22,10 @@ NEXT: Mapping[str, str] = {
     "sample.rejected": "inputs break the plan's contract ([inputs]); mend the data or the range",
     "sample.missing": "record these samples, or take them out of the golden pack",
     "runner.error": "run the samples named alone; the text is the runtime's own",
+    "runner.disagreement": "one side refuses what the other takes; look at shapes and operators",
+    "runner.crashed": "run the samples named alone under a debugger; report it to the runtime",
+    "runner.timeout": "look for loops without end, or raise isolate.batch_timeout_s",
+    "runner.stopped": "mend what ends its process, or raise isolate.max_crashes",
     "output.missing": "map the output's name (runners.NAME.outputs), or take it out of the stage",
     "dtype.mismatch": "mend the export, or declare candidate_dtype in the tolerance",
     "shape.mismatch": "nothing is broadcast or flattened; check the export's output layout",
@@ -51,7 +55,14 @@ def for_rule(
         count=hits.samples,
         ids=tuple(sample_id for _, sample_id in hits.first),
         next=_next(stage, tally, rule, subject),
+        detail=_detail(tally, rule, subject),
     )
+
+
+def _detail(tally: StageTally, rule: str, subject: str) -> str:
+    """All that was said of samples without an answer, where the message is shorter."""
+    error = tally.errors.get(f"{subject} {rule}") if rule in _DID else None
+    return "" if error is None or shorten(error.text) == error.text else error.text
 
 
 def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
@@ -66,12 +77,20 @@ def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
     return told
 
 
-_OF_A_SIDE = ("sample.missing", "runner.error", "sample.rejected")
+_OF_A_SIDE = ("sample.missing", "sample.rejected")
+# What a runner did, for rules about a side that gave no answer.
+_DID = {
+    "runner.error": "raised for",
+    "runner.disagreement": "raised for",
+    "runner.crashed": "ended its process for",
+    "runner.timeout": "missed its deadline for",
+    "runner.stopped": "was stopped and not run for",
+}
 
 
 def _output_of(rule: str, subject: str) -> str | None:
     """The output that a rule is about: the subject, but for rules about a side or a decision."""
-    if rule.startswith("decision.") or rule in _OF_A_SIDE:
+    if rule.startswith("decision.") or rule in _OF_A_SIDE or rule in _DID:
         return None
     return subject.partition(":")[2] if rule == "output.missing" else subject
 
@@ -105,10 +124,8 @@ def _message(
     total = f"{hits.samples} of {tally.seen} samples"
     if rule == "sample.missing":
         return f"{total} are missing from the {subject}'s recording ({side.name!r})"
-    if rule == "runner.error":
-        error = tally.errors.get(subject)
-        text = f"; first: {shorten(error.text)}" if error is not None else ""
-        return f"the {subject} ({side.name!r}) raised for {total}{text}"
+    if rule in _DID:
+        return _unanswered(stage, tally, rule, subject, total)
     if rule == "sample.rejected":
         why = "an input is out of range, NaN or infinite, or of a shape that [dims] rules out"
         return f"{total} were rejected: {why}"
@@ -116,6 +133,17 @@ def _message(
         of_side, _, output = subject.partition(":")
         return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"
     return _layout(facts, tally, subject, of)
+
+
+def _unanswered(stage: StageFacts, tally: StageTally, rule: str, subject: str, total: str) -> str:
+    """Samples that one side gave no answer for: what was raised, or how its process ended."""
+    sides = {"reference": stage.ref, "candidate": stage.cand}
+    text = f"the {subject} ({sides[subject].name!r}) {_DID[rule]} {total}"
+    if rule == "runner.disagreement":
+        other = "candidate" if subject == "reference" else "reference"
+        text += f" that the {other} ({sides[other].name!r}) answered"
+    error = tally.errors.get(f"{subject} {rule}") or tally.errors.get(subject)
+    return f"{text}; first: {shorten(error.text)}" if error is not None else text
 
 
 def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:

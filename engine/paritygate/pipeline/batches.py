@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from paritygate.comparison.rows import SampleRows
+from paritygate.core.errors import RunnerError
 from paritygate.core.tables import BatchDim
 from paritygate.core.tensors import Array, Batch, Block
-from paritygate.runners.base import Runner
+from paritygate.runners.base import Lease, Runner, RunnerSession
+from paritygate.runners.failures import PartialError, SampleFailure
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,18 @@ class Cut:
                 parts = {name: _pad(part, rows) for name, part in parts.items()}
             ids = samples.ids[at : at + valid]
             yield Batch(block.bucket, number, starts[number], valid, rows, ids, parts)
+
+
+def ask(
+    session: RunnerSession, batch: Batch
+) -> tuple[Lease | None, list[tuple[Sequence[int], SampleFailure]]]:
+    """The answer to a batch, if any, and the samples without one with the reason."""
+    try:
+        return session.run(batch), []
+    except PartialError as e:
+        return e.lease, [([row], failure) for row, failure in e.failures.items()]
+    except RunnerError as e:
+        return None, [(range(batch.valid), SampleFailure(e.rule, str(e)))]
 
 
 def _pad(array: Array, size: int) -> Array:

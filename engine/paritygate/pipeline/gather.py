@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.rows import SampleRows, Side
+from paritygate.comparison.rows import Failure, SampleRows, Side
 from paritygate.core.ragged import Ragged, Tensor, row_of
 from paritygate.core.tensors import Array
 from paritygate.runners.base import Lease
-from paritygate.tally.stage import FirstError
 
 Mask = npt.NDArray[np.bool_]
 Buffer = Callable[[str, int, Array], Array]
@@ -82,13 +81,13 @@ class Gather:
         self._answered: Mask = np.ones(samples.count, np.bool_)
         self._missing: Mask = np.zeros(samples.count, np.bool_)
         self._in_place: dict[str, _InPlace] = {}
-        self._error: FirstError | None = None
+        self._failures: list[Failure] = []
 
-    def fail(self, at: int, valid: int, text: str) -> None:
-        """A batch that raised costs its samples."""
-        error = FirstError(int(self._samples.ordinals[at]), text, valid)
-        self._error = error if self._error is None else self._error.merge(error)
-        self._answered[at : at + valid] = False
+    def fail(self, rows: Sequence[int], text: str, rule: str) -> None:
+        """What was raised costs these samples."""
+        at = np.array(rows, np.int64)
+        self._failures.append(Failure(at, rule, text))
+        self._answered[at] = False
 
     def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> bool:
         """Keep a batch's answers, as they are where that can be, else copies.
@@ -152,4 +151,4 @@ class Gather:
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
         outputs = self._outputs | {name: held.all() for name, held in self._in_place.items()}
-        return Side(outputs, self._answered, self._missing, self._error, batch_size)
+        return Side(outputs, self._answered, self._missing, self._failures, batch_size)

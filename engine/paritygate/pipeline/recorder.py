@@ -91,7 +91,8 @@ class Recorder:
             batch = recorded_batch(self._id_column, samples.ids, side.outputs, observed, places)
         missing = int(side.missing.sum())
         raised = samples.count - len(places) - missing
-        answers = _Answers(samples.ordinals[places], batch, raised, missing, side.error)
+        error = side.error(samples.ordinals)
+        answers = _Answers(samples.ordinals[places], batch, raised, missing, error)
         with self._lock:
             self._waiting[samples.place] = answers
 

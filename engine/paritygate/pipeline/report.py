@@ -120,7 +120,9 @@ def _stage(
         }
     if found.errors:
         summary["errors"] = {
-            side: {"samples": e.samples, "first": e.text} for side, e in found.errors.items()
+            side: {"samples": e.samples, "first": e.text}
+            for side, e in found.errors.items()
+            if " runner." not in side  # the same by rule, for the sentences
         }
     if stage.name in shards:
         summary["failures"] = dict(shards[stage.name])

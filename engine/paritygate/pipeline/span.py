@@ -22,7 +22,7 @@ from paritygate.core.plan import Plan
 from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.batches import Cut
+from paritygate.pipeline.batches import Cut, ask
 from paritygate.pipeline.contract import InputContract, Violation
 from paritygate.pipeline.gather import Gather
 from paritygate.pipeline.shape_contract import ShapeContract, no_shape_contract
@@ -307,15 +307,14 @@ class Lane:
         for batch in cut.batches(read.block, read.samples, read.inputs):
             if self._stop.is_set():
                 raise RunnerError("stopped")
-            try:
-                lease = session.run(batch)
-            except RunnerError as e:
-                gather.fail(at, batch.valid, str(e))
-            else:
+            lease, failures = ask(session, batch)
+            if lease is not None:
                 if gather.take(at, batch.valid, lease, is_whole=is_whole):
                     leases.callback(lease.release)
                 else:
                     lease.release()
+            for rows, failure in failures:
+                gather.fail([at + row for row in rows], failure.text, failure.rule)
             at += batch.valid
         return gather.side(cut.size or 0)
 
@@ -348,6 +347,10 @@ def _narrow(
             outputs={output: take_rows(t, at) for output, t in side.outputs.items()},
             answered=side.answered[at],
             missing=side.missing[at],
+            failures=[
+                replace(failure, rows=np.flatnonzero(np.isin(at, failure.rows)))
+                for failure in side.failures
+            ],
             batch_size=0,
         )
         for name, side in sides.items()

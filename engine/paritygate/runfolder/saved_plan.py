@@ -62,6 +62,9 @@ def _absolute(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             {**library, "path": str((folder / library["path"]).absolute())}
             for library in moved["custom_op_libraries"]
         ]
+    isolate = moved.get("isolate")
+    if isinstance(isolate, Mapping) and "/" in isolate.get("interpreter", ""):
+        moved["isolate"] = {**isolate, "interpreter": _python(isolate["interpreter"], folder)}
     if moved.get("path") is not None:
         paths = [moved["path"]] if isinstance(moved["path"], str) else moved["path"]
         try:
@@ -69,6 +72,10 @@ def _absolute(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         except GoldenError:  # it didn't load: what was asked for
             moved["path"] = [str(_anchored(path, folder.absolute())) for path in paths]
     return moved
+
+
+def _python(path: str, folder: Path) -> str:
+    return str((folder / Path(path).expanduser()).absolute())
 
 
 def _anchored(pattern: str, folder: Path) -> Path:

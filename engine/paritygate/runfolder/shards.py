@@ -36,6 +36,7 @@ _SCALARS: dict[str, pa.DataType] = {
     "batch_position": _INT,
     "stage": _TEXT,
     "rules": pa.list_(_TEXT),
+    "error": _TEXT,
     "output": _TEXT,
     "index": _INT,
     "ref_value": _FLOAT,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pydantic import BaseModel
 
 from paritygate.core.digest import Watched
-from paritygate.core.errors import RunnerError
+from paritygate.core.errors import UnusableError
 from paritygate.core.ragged import Tensor
 from paritygate.core.tensors import Array, Batch, ColumnSpec, TensorSpec
 from paritygate.runners.answers import (
@@ -28,6 +28,7 @@ from paritygate.runners.answers import (
     first_look,
     unusable,
 )
+from paritygate.runners.isolate.settings import Isolation
 from paritygate.runners.layout import Layout
 from paritygate.runners.views import View, put_views
 
@@ -84,18 +85,22 @@ class RunnerSpec:
         kind: the kind that `options` belong to.
         options: the kind's options model, frozen and picklable.
         views: our output name -> how the plan declares it to be seen.
+        isolation: whether it runs in a process of its own; None: the plan doesn't say.
     """
 
     name: str
     kind: str
     options: BaseModel
     views: Mapping[str, View] = field(default_factory=dict)
+    isolation: Isolation | None = None
 
     def to_plan(self) -> dict[str, object]:
         """The runner's table in a plan, with every default written out."""
         options = self.options.model_dump(mode="json", exclude_none=True)
         if self.views:
             options["outputs"] = put_views(options.get("outputs"), self.views)
+        if self.isolation is not None:
+            options["isolate"] = self.isolation.to_plan()
         return {"kind": self.kind, **options}
 
 
@@ -233,6 +238,11 @@ class Runner(ABC):
         """Dtype and sample shape of each output as first answered; None before a batch has run."""
         return self._observed
 
+    @property
+    def class_keys(self) -> Mapping[str, list[int | str]]:
+        """Output made of maps -> their keys in the order of its columns, as far as seen."""
+        return {}
+
     def observe(self, outputs: Mapping[str, Tensor]) -> Mapping[str, ColumnSpec]:
         """Keep what the first batch looks like; all later ones must look the same.
 
@@ -311,7 +321,7 @@ class RunnerSession(ABC):
             problem = unusable(array, batch.size, axes.get(name, 0))
             if problem:
                 where = describe_batch(self.runner.name, batch)
-                raise RunnerError(f"{where}: output {name!r} {problem}")
+                raise UnusableError(f"{where}: output {name!r} {problem}")
 
     def _check_all_alike(self, lease: Lease, batch: Batch) -> None:
         outputs, problem = lease.outputs, None
@@ -319,7 +329,7 @@ class RunnerSession(ABC):
             problem = differs_from_declared(self.runner.outputs, outputs)
         problem = problem or differs_from_first(self.runner.observe(outputs), outputs)
         if problem:
-            raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
+            raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {problem}")
 
 
 def describe_batch(runner: str, batch: Batch) -> str:

@@ -61,9 +61,13 @@ class OrtRunner(Runner):
     @property
     def facts(self) -> Mapping[str, object]:
         """What is known of it; with the keys of maps, as far as batches have shown them."""
-        keys = {output: list(found) for output, found in sorted(self._answer.keys.items())}
-        facts = {**self._facts, **self._watch.facts}
+        keys, facts = self.class_keys, {**self._facts, **self._watch.facts}
         return {**facts, "class_keys": keys} if keys else facts
+
+    @property
+    def class_keys(self) -> Mapping[str, list[int | str]]:
+        """Output made of maps -> their keys in the order of its columns, as far as seen."""
+        return {output: list(found) for output, found in sorted(self._answer.keys.items())}
 
     def final_findings(self) -> tuple[Finding, ...]:
         """All findings, with those on where its nodes ran."""
@@ -88,6 +92,11 @@ class OrtRunner(Runner):
         """Let go of the model; sessions that are still open keep it."""
         self._inference = None
         self.let_go()
+
+
+def process_wide(options: Options) -> tuple[str, ...]:
+    """What ONNX Runtime sets for the whole process: the first session decides on denormals."""
+    return ("denormals=flushed",) if options.flushes_denormals else ()
 
 
 def prepare(spec: RunnerSpec, context: PrepareContext) -> OrtRunner:
@@ -118,7 +127,13 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     wiring = wire_model(spec.name, options, loaded, context)
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
     is_fixed = wiring.fixed_batch is not None
-    limits = Limits((size,), loaded.is_thread_safe, loaded.device, is_fixed=is_fixed)
+    limits = Limits(
+        (size,),
+        loaded.is_thread_safe,
+        loaded.device,
+        process_wide=process_wide(options),
+        is_fixed=is_fixed,
+    )
     watch = PlacementWatch(spec.name, options, loaded, model, wiring)
     runner = OrtRunner(spec.name, loaded, wiring, limits, watch)
     runner.constant_names = frozenset(

@@ -99,6 +99,7 @@ RESERVED = {
     ),
 }
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_DENORMALS = "session.set_denormal_as_zero"
 SPINNING = ("session.intra_op.allow_spinning", "session.inter_op.allow_spinning")
 
 
@@ -229,6 +230,11 @@ class Options(RunnerOptions):
         check_mapping(value, "tensor of the model")
         return value
 
+    @property
+    def flushes_denormals(self) -> bool:
+        """Whether a session flushes denormals to zero, in its whole process."""
+        return self.session_options.get(_DENORMALS) == "1"
+
     def config_entries(self) -> dict[str, str]:
         """Session config entries in force: those of the plan, and spinning off unless it says."""
         return {**dict.fromkeys(SPINNING, "0"), **self.session_options}
@@ -253,9 +259,6 @@ def _key_problem(key: str, value: str) -> str | None:
         return f"{key!r} isn't a session option that ONNX Runtime documents" + did_you_mean(
             key, sorted(CONFIG_KEYS)
         )
-    if key == "session.set_denormal_as_zero" and value != "0":
-        return (
-            f"{key!r} would flush denormals in this whole process, comparison included; "
-            "leave it out"
-        )
+    if key == _DENORMALS and value not in ("0", "1"):
+        return f"{key!r} is 0 or 1 (found {value!r})"
     return None

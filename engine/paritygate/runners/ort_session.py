@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
-from paritygate.core.errors import RunnerError
+from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.ort_answer import Answerer, fed_arrays
@@ -100,7 +100,7 @@ class OrtSession(RunnerSession):
             raise RunnerError(f"{where}: ONNX Runtime: {whole_text(e)}") from None
         if problem:
             free.append(slot)
-            raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {problem}")
+            raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {problem}")
         return Lease(slot.views, give_back=lambda: free.append(slot))
 
     def _runs_again(self, inference: Any, slot: _Slot) -> bool:
@@ -167,11 +167,11 @@ class AnswerSession(RunnerSession):
                 self._watch.take(arrays, batch.size, started)
             problem = self._probe.look(self._inference, arrays, outputs, batch.size)
         except BorderError as e:
-            raise RunnerError(f"{where}: {e}") from None
+            raise UnusableError(f"{where}: {e}") from None
         except Exception as e:  # onnxruntime's classes have no common base of their own
             raise RunnerError(f"{where}: ONNX Runtime: {whole_text(e)}") from None
         if problem:
-            raise RunnerError(f"{where}: {problem}")
+            raise UnusableError(f"{where}: {problem}")
         return Lease({name: _read_only(array) for name, array in outputs.items()})
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
-from paritygate.core.errors import RunnerError
+from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.ragged import Tensor, as_tensor
 from paritygate.core.tables import CALL
 from paritygate.core.tensors import Array, Batch
@@ -220,27 +220,27 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Tensor
     """
     if isinstance(answer, np.ndarray):
         if len(names) != 1:
-            raise RunnerError(
+            raise UnusableError(
                 f"{where}: returned a plain array; return a dict of name -> array, or name it: "
                 'outputs = ["y"]'
             )
         answer = {names[0]: answer}
     if isinstance(answer, list | tuple) and names:
         if len(answer) != len(names):
-            raise RunnerError(
+            raise UnusableError(
                 f"{where}: returned {len(answer)} outputs for the {len(names)} names "
                 f"{', '.join(names)}; name each in the order in which they are returned"
             )
         answer = dict(zip(names, answer, strict=True))
     if not isinstance(answer, Mapping):
-        raise RunnerError(
+        raise UnusableError(
             f"{where}: returned a {type(answer).__name__}; return a dict of name -> array"
         )
     if names and set(answer) != set(names):
-        raise RunnerError(f"{where}: returned {sorted(map(str, answer))}, not {sorted(names)}")
+        raise UnusableError(f"{where}: returned {sorted(map(str, answer))}, not {sorted(names)}")
     wrong = [key for key in answer if not isinstance(key, str)]
     if wrong:
-        raise RunnerError(f"{where}: output names are text (found {wrong[0]!r})")
+        raise UnusableError(f"{where}: output names are text (found {wrong[0]!r})")
     return {name: _own_value(where, name, value) for name, value in answer.items()}
 
 
@@ -252,7 +252,7 @@ def _own_value(where: str, name: str, value: Any) -> Any:
         return value
     problem = mixed(value)
     if problem:
-        raise RunnerError(f"{where}: output {name!r} {problem}; its samples have one of each")
+        raise UnusableError(f"{where}: output {name!r} {problem}; its samples have one of each")
     return as_tensor([_copied(array) for array in value])
 
 

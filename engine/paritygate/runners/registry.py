@@ -15,8 +15,10 @@ from pydantic import ValidationError
 from paritygate.admission.staging import Held
 from paritygate.core.errors import ParityError, Problem, RunnerLoadError
 from paritygate.core.problems import did_you_mean
-from paritygate.golden.formats import SUFFIXES
+from paritygate.golden import SUFFIXES
 from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
+from paritygate.runners.isolate.defaults import isolate_conflicts
+from paritygate.runners.isolate.settings import take_isolation
 from paritygate.runners.options import RunnerOptions, describe_errors
 from paritygate.runners.viewed import view_runner
 from paritygate.runners.views import take_views
@@ -104,8 +106,10 @@ def parse_runner(name: str, table: object, folder: Path) -> tuple[RunnerSpec | N
     views, problems = take_views(where, kind, options)
     if kind not in KINDS and "outputs" not in model.model_fields:
         _drop_own_names(options)
+    isolation, unfit = take_isolation(where, kind, options)
+    problems += unfit
     try:
-        spec = RunnerSpec(name, kind, model.model_validate(options), views)
+        spec = RunnerSpec(name, kind, model.model_validate(options), views, isolation)
     except ValidationError as e:
         return None, [*problems, *describe_errors(where, e, model, kind)]
     return (None if problems else spec), problems
@@ -117,7 +121,25 @@ def options_model(kind: str) -> type[RunnerOptions]:
 
 
 def prepare(spec: RunnerSpec, context: PrepareContext) -> Runner:
-    """Make a runner ready.
+    """Make a runner ready, in a process of its own where the plan or its settings want that.
+
+    Raises:
+        RunnerLoadError: it can't be prepared; `is_plan_fault` says on whose side the fault is.
+    """
+    (spec,) = isolate_conflicts([spec], {spec.name: process_wide(spec)})
+    return _prepare_settled(spec, context)
+
+
+def _prepare_settled(spec: RunnerSpec, context: PrepareContext) -> Runner:
+    if spec.isolation is not None and spec.isolation.is_on:
+        from paritygate.runners.isolate.runner import prepare_isolated
+
+        return prepare_isolated(spec, context)
+    return prepare_here(spec, context)
+
+
+def prepare_here(spec: RunnerSpec, context: PrepareContext) -> Runner:
+    """Make a runner ready in this process, whatever its isolation says.
 
     Raises:
         RunnerLoadError: it can't be prepared; `is_plan_fault` says on whose side the fault is.
@@ -128,6 +150,15 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> Runner:
     except RunnerLoadError:
         runner.close()
         raise
+
+
+def process_wide(spec: RunnerSpec) -> tuple[str, ...]:
+    """What a runner asks of its whole process, as `name=value`, before it is prepared.
+
+    A kind says so by a function `process_wide(options)` of its module.
+    """
+    found = getattr(_module(spec.kind), "process_wide", None)
+    return tuple(found(spec.options)) if found is not None else ()
 
 
 def admit(spec: RunnerSpec, context: PrepareContext) -> Held[Any] | None:
@@ -158,10 +189,11 @@ def prepare_all(
     todo = list(specs)
     if not todo:
         return {}, []
+    todo = isolate_conflicts(todo, {spec.name: process_wide(spec) for spec in todo})
     futures: list[tuple[RunnerSpec, Future[Runner]]] = []
     try:
         with ThreadPoolExecutor(min(len(todo), 8), "prepare") as pool:
-            futures += ((spec, pool.submit(prepare, spec, context)) for spec in todo)
+            futures += ((spec, pool.submit(_prepare_settled, spec, context)) for spec in todo)
     except BaseException:  # an interrupt; those that go on are closed once they are ready
         for _, future in futures:
             future.add_done_callback(_close)

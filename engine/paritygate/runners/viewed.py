@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from paritygate.core.digest import canonical_json
-from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.core.errors import RunnerLoadError, UnusableError
 from paritygate.core.ragged import Ragged, Tensor, as_tensor
 from paritygate.core.tensors import Batch, TensorSpec
 from paritygate.runners.base import Finding, Lease, Runner, RunnerSession, describe_batch
@@ -60,6 +60,11 @@ class ViewedRunner(Runner):
         told = {name: view.to_plan() for name, view in sorted(self.views.items())}
         return {**self.inner.facts, "views": told}
 
+    @property
+    def class_keys(self) -> Mapping[str, list[int | str]]:
+        """Keys of maps, as the runner has them."""
+        return self.inner.class_keys
+
     def final_findings(self) -> tuple[Finding, ...]:
         """All findings of the runner."""
         return self.inner.final_findings()
@@ -98,7 +103,7 @@ class _ViewedSession(RunnerSession):
             absent = sorted(set(self._views) - set(lease.outputs))
             if absent:
                 where = describe_batch(self.runner.name, batch)
-                raise RunnerError(f"{where}: the answer lacks {absent}, which outputs declares")
+                raise UnusableError(f"{where}: the answer lacks {absent}, which outputs declares")
         except BaseException:
             lease.release()
             raise
@@ -114,7 +119,9 @@ class _ViewedSession(RunnerSession):
             return view.apply(tensor)
         except ValueError as e:
             where = describe_batch(self.runner.name, batch)
-            raise RunnerError(f"{where}: runners.{self.runner.name}.outputs.{name}: {e}") from None
+            raise UnusableError(
+                f"{where}: runners.{self.runner.name}.outputs.{name}: {e}"
+            ) from None
 
     def close(self) -> None:
         """Let go of what the runner's session holds."""

@@ -75,6 +75,12 @@ Limit = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Judge the first N samples; at best incomplete."),
 ]
+Isolate = Annotated[
+    bool,
+    typer.Option(
+        "--isolate", help="Run every runner in a process of its own: a crash costs its samples."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,6 +18,7 @@ from paritygate_frontends.cli.options import (
     Atol,
     BandRules,
     EqualOf,
+    Isolate,
     Json,
     Limit,
     NonfiniteRule,
@@ -114,6 +115,7 @@ def run(
         bool,
         typer.Option("--noise", help="Measure how far the references differ from themselves."),
     ] = False,
+    isolate: Isolate = False,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -144,6 +146,7 @@ def run(
                 threads=threads,
                 keep_outputs=keep_outputs,
                 noise=noise,
+                isolate=isolate,
                 observer=observer,
             ),
             json,

@@ -24,6 +24,7 @@ TOGETHER_S = 0.25  # a terminal or `timeout` may deliver one interrupt twice
 STOPPING = "stopping after the batches that are running; Ctrl-C again ends at once\n"
 _CODE, _PARTIAL, _SAID, _END = b"code ", b"partial ", b"said", b"\0"
 _PR_SET_PDEATHSIG = 1
+_ISOLATE = "paritygate run --isolate names the samples that do it and judges all others"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -239,14 +240,14 @@ def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseExceptio
     if os.WIFEXITED(status):
         return CrashedError(
             f"the process was ended with status {os.WEXITSTATUS(status)} {when}: a model, its "
-            "runtime or a function called exit; mend that, or take the runner out of the plan"
+            f"runtime or a function called exit; {_ISOLATE}"
         )
     number = os.WTERMSIG(status)
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     advice = (
-        "most often the machine ran out of memory; use a smaller batch_size or fewer threads"
+        "most often the machine ran out of memory; use a smaller batch_size or fewer threads, or "
+        "bound each runner: --isolate and isolate = { memory_limit = ... }"
         if number == signal.SIGKILL
-        else "a model's runtime or a function crashed in native code; PYTHONFAULTHANDLER=1 shows "
-        "where, and running each model alone shows which"
+        else f"a model's runtime or a function crashed in native code; {_ISOLATE}"
     )
     return CrashedError(f"the process was ended by {name} {when}: {advice}")

@@ -1,0 +1,210 @@
+"""Tensors in memory that two processes share: written once, read in place.
+
+The memory has no name, so that nothing is left behind whatever ends either process.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from paritygate.core.dtypes import STRING, dtype_name, numpy_dtype
+from paritygate.core.ragged import Ragged, Tensor
+from paritygate.core.tensors import Array
+
+_ALIGN = 64
+_PAGE = 4096
+# What is told of a tensor: ("array", name, dtype, shape, offset), ("texts", name, shape, texts),
+# ("ragged", name, dtype, shapes, offsets), or ("ragged texts", name, shapes, texts).
+Told = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Written:
+    start: int
+    kinds: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
+    targets: list[Array]
+    told: list[Told]
+    stop: int
+
+
+class SharedMemory:
+    """A piece of memory without a name, which either process may make larger.
+
+    Attributes:
+        fd: its descriptor, which is handed to the other process.
+        capacity: bytes.
+        last: what this process wrote last, so that what is alike goes to the same places.
+    """
+
+    def __init__(self, fd: int, capacity: int) -> None:
+        self.fd = fd
+        self.capacity = 0
+        self.last: _Written | None = None
+        self._map: mmap.mmap | None = None
+        self.see(capacity)
+
+    @staticmethod
+    def create(capacity: int) -> SharedMemory:
+        """New memory of at least so many bytes."""
+        fd = os.memfd_create("paritygate")
+        try:
+            return SharedMemory(fd, _grow(fd, capacity))
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.close(self.fd)
+
+    def reserve(self, capacity: int) -> None:
+        """Make it large enough; arrays that lie in it stay where they are."""
+        if capacity > self.capacity:
+            self.see(_grow(self.fd, capacity))
+
+    def see(self, capacity: int) -> None:
+        """Map as much as there is by now."""
+        if capacity > self.capacity:
+            self._map = mmap.mmap(self.fd, capacity)
+            self.capacity = capacity
+
+    def array(self, dtype: str, shape: tuple[int, ...], offset: int) -> Array:
+        """An array that lies in it."""
+        if not math.prod(shape):
+            return np.empty(shape, numpy_dtype(dtype))
+        made: Array = np.ndarray(shape, numpy_dtype(dtype), self._map, offset)
+        return made
+
+
+def _grow(fd: int, capacity: int) -> int:
+    size = max(_PAGE, -(-capacity // _PAGE) * _PAGE)
+    os.ftruncate(fd, size)
+    return size
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGN) * _ALIGN
+
+
+def write_tensors(
+    memory: SharedMemory, tensors: Mapping[str, Tensor], start: int
+) -> tuple[list[Told], int]:
+    """Copy tensors into shared memory from an offset on, which grows as it must.
+
+    Returns:
+        What to tell the other process, and where free memory begins.
+    """
+    if any(isinstance(t, Ragged) or t.dtype == object for t in tensors.values()):
+        return _write_any(memory, tensors, start)
+    arrays = cast(Mapping[str, Array], tensors)
+    kinds = tuple((name, array.dtype, array.shape) for name, array in arrays.items())
+    last = memory.last
+    if last is None or (last.start, last.kinds) != (start, kinds):
+        last = memory.last = _lay_out(memory, arrays, start, kinds)
+    for target, array in zip(last.targets, arrays.values(), strict=True):
+        np.copyto(target, array)
+    return last.told, last.stop
+
+
+def _lay_out(memory: SharedMemory, arrays: Mapping[str, Array], start: int, kinds: Any) -> _Written:
+    told: list[Told] = []
+    offset = start
+    for name, array in arrays.items():
+        offset = _aligned(offset)
+        told.append(("array", name, dtype_name(array.dtype), array.shape, offset))
+        offset += array.nbytes
+    memory.reserve(offset)
+    targets = [memory.array(*place) for _, _, *place in told]
+    return _Written(start, kinds, targets, told, _aligned(offset))
+
+
+def _write_any(
+    memory: SharedMemory, tensors: Mapping[str, Tensor], start: int
+) -> tuple[list[Told], int]:
+    told: list[Told] = []
+    copies: list[tuple[int, Array]] = []
+    offset = start
+    for name, tensor in tensors.items():
+        if dtype_name(tensor.dtype) == STRING:
+            told.append(_tell_texts(name, tensor))
+            continue
+        arrays = tensor.arrays if isinstance(tensor, Ragged) else [tensor]
+        offsets = []
+        for array in arrays:
+            offset = _aligned(offset)
+            offsets.append(offset)
+            copies.append((offset, array))
+            offset += array.nbytes
+        dtype = dtype_name(tensor.dtype)
+        if isinstance(tensor, Ragged):
+            told.append(("ragged", name, dtype, tensor.ndim, [a.shape for a in arrays], offsets))
+        else:
+            told.append(("array", name, dtype, tensor.shape, offsets[0]))
+    memory.reserve(offset)
+    for at, array in copies:
+        if array.size:
+            np.copyto(memory.array(dtype_name(array.dtype), array.shape, at), array)
+    return told, _aligned(offset)
+
+
+def _tell_texts(name: str, tensor: Tensor) -> Told:
+    if isinstance(tensor, Ragged):
+        texts = [array.reshape(-1).tolist() for array in tensor.arrays]
+        return "ragged texts", name, tensor.ndim, [a.shape for a in tensor.arrays], texts
+    return "texts", name, tensor.shape, tensor.reshape(-1).tolist()
+
+
+def read_tensors(memory: SharedMemory, told: Iterable[Told]) -> dict[str, Tensor]:
+    """Read-only views of what the other process wrote."""
+    tensors: dict[str, Tensor] = {}
+    for kind, name, *rest in told:
+        if kind == "array":
+            dtype, shape, offset = rest
+            tensors[name] = _read_only(memory.array(dtype, shape, offset))
+        elif kind == "texts":
+            shape, texts = rest
+            tensors[name] = _read_only(_texts(texts, shape))
+        elif kind == "ragged":
+            dtype, ndim, shapes, offsets = rest
+            pairs = zip(shapes, offsets, strict=True)
+            rows = [_read_only(memory.array(dtype, shape, at)) for shape, at in pairs]
+            tensors[name] = Ragged(rows, numpy_dtype(dtype), ndim - 1)
+        else:
+            ndim, shapes, texts = rest
+            rows = [_texts(*pair) for pair in zip(texts, shapes, strict=True)]
+            tensors[name] = Ragged(rows, np.dtype(object), ndim - 1)
+    return tensors
+
+
+def _texts(texts: Sequence[str], shape: tuple[int, ...]) -> Array:
+    made = np.empty(len(texts), object)
+    made[:] = texts
+    return made.reshape(shape)
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def pack_array(array: Array) -> Told:
+    """An array as bytes, which any version of NumPy reads."""
+    if array.dtype == object:
+        return "texts", array.shape, array.reshape(-1).tolist()
+    return dtype_name(array.dtype), array.shape, np.ascontiguousarray(array).tobytes()
+
+
+def unpack_array(told: Told) -> Array:
+    """The array that `pack_array` packed; read-only."""
+    dtype, shape, data = told
+    if dtype == "texts":
+        return _read_only(_texts(data, shape))
+    return _read_only(np.frombuffer(data, numpy_dtype(dtype)).reshape(shape))

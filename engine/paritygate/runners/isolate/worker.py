@@ -1,0 +1,167 @@
+"""The process that one runner runs in: prepares it, then answers batches, one thread a session."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from paritygate.core.errors import RunnerError, RunnerLoadError
+from paritygate.core.tensors import Batch
+from paritygate.runners.base import Runner, RunnerSession
+from paritygate.runners.isolate.channel import Channel, ClosedError
+from paritygate.runners.isolate.memory import SharedMemory, read_tensors, write_tensors
+from paritygate.runners.isolate.order import Order, Ready
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(control_fd: int, parent: int) -> None:
+    """Serve until the gate is gone or says so; never returns."""
+    _die_with(parent)
+    os.set_inheritable(control_fd, False)
+    faulthandler.enable(all_threads=False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control = Channel(socket.socket(fileno=control_fd))
+    code = 1
+    with suppress(ClosedError):
+        control.send(("hello", os.getpid()))
+        _serve(control)
+        code = 0
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _serve(control: Channel) -> None:
+    order, memory_limit, path = control.receive()
+    if path is not None:
+        sys.path[:] = path
+    if memory_limit is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+    runner = _prepare(control, order)
+    if runner is None:
+        return
+    while True:
+        what, *_ = control.receive()
+        if what == "session":
+            _Session(runner, Channel(socket.socket(fileno=control.fds.pop(0)))).start()
+        elif what == "tell":
+            control.send(_attempt(lambda: (dict(runner.facts), runner.final_findings())))
+        else:
+            runner.close()
+            return
+
+
+def _prepare(control: Channel, order: Order) -> Runner | None:
+    from paritygate.runners.registry import prepare_here
+
+    try:
+        runner = prepare_here(order.spec, order.context())
+        control.send(("ready", Ready.of(runner)))
+    except RunnerLoadError as e:
+        control.send(("failed", str(e), e.is_plan_fault, e.code, e.detail))
+        return None
+    except MemoryError:
+        control.send(("failed", f"runner {order.spec.name!r}: out of memory", False, None, ""))
+        return None
+    except ClosedError:
+        raise
+    except BaseException as e:  # a fault of ours, or of what a model's code does
+        control.send(("fault", _tell(e)))
+        return None
+    return runner
+
+
+def _attempt(work: Callable[[], Any]) -> tuple[Any, ...]:
+    try:
+        return "ok", work()
+    except BaseException as e:  # told to the gate
+        return "fault", _tell(e)
+
+
+def _tell(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-4000:]
+
+
+class _Session:
+    """One session, its channel and the memory that it shares with the gate."""
+
+    def __init__(self, runner: Runner, channel: Channel) -> None:
+        self._runner = runner
+        self._channel = channel
+        self._memory: dict[int, SharedMemory] = {}
+
+    def start(self) -> None:
+        """Answer batches in a thread of its own, until the gate closes its end."""
+        threading.Thread(target=self._work, name="paritygate-session", daemon=True).start()
+
+    def _work(self) -> None:
+        with suppress(ClosedError):
+            made = _attempt(self._runner.session)
+            session: RunnerSession | None = made[1] if made[0] == "ok" else None
+            try:
+                while True:
+                    request = self._channel.receive()
+                    if session is None:
+                        self._channel.send(made)
+                    else:
+                        self._channel.send(self._answer(session, *request))
+            finally:
+                self._channel.close()
+                if session is not None:
+                    session.close()
+
+    def _answer(self, session: RunnerSession, number: int, capacity: int, *told: Any) -> Any:
+        try:
+            return self._run(session, number, capacity, *told)
+        except RunnerError as e:
+            return "error", str(e), e.rule
+        except MemoryError:
+            return "error", f"runner {self._runner.name!r}: out of memory", RunnerError.rule
+        except BaseException as e:  # a fault of ours: ends the run, as it would in the gate
+            return "fault", _tell(e)
+
+    def _run(
+        self,
+        session: RunnerSession,
+        number: int,
+        capacity: int,
+        head: tuple[int, int, int, int, int],
+        ids: Any,
+        inputs: Any,
+        free: int,
+    ) -> Any:
+        memory = self._memory.get(number)
+        if memory is None:
+            fd = self._channel.fds.pop(0)
+            memory = self._memory[number] = SharedMemory(fd, capacity)
+        memory.see(capacity)
+        given = np.frombuffer(ids, np.int64) if isinstance(ids, bytes) else _objects(ids)
+        batch = Batch(*head, given, read_tensors(memory, inputs))  # type: ignore[arg-type]
+        with session.run(batch) as lease:
+            told, _ = write_tensors(memory, lease.outputs, free)
+            present = None if lease.present is None else lease.present.tobytes()
+        return "ok", memory.capacity, told, present, self._runner.class_keys
+
+
+def _objects(values: list[str]) -> Any:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made

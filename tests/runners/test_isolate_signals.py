@@ -1,0 +1,156 @@
+"""Whatever ends the gate ends its workers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.packs import write_pack
+
+TAG = "PARITYGATE_TEST_TAG"
+SLOW = """
+import os, time
+import numpy as np
+def ref(d):
+    return {"y": d["x"]}
+def cand(d):
+    open(os.environ["PARITYGATE_TEST_MARK"], "a").close()
+    %s
+    return {"y": d["x"]}
+"""
+
+
+def processes(tag: str) -> list[int]:
+    """Those that were started with a tag in their environment and haven't ended."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            is_ours = f"{TAG}={tag}".encode() in (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if is_ours and state != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def workers(tag: str) -> list[int]:
+    """The workers among them."""
+    return [
+        pid
+        for pid in processes(tag)
+        if b"isolate.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def within(seconds: float, is_so: object) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if is_so():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.fixture
+def tag() -> Iterator[str]:
+    made = uuid.uuid4().hex
+    yield made
+    for pid in processes(made):
+        os.kill(pid, signal.SIGKILL)
+
+
+def start(folder: Path, tag: str, body: str) -> subprocess.Popen[bytes]:
+    """`paritygate run` over a candidate that is in the middle of a batch."""
+    (folder / "side.py").write_text(SLOW % body)
+    write_pack(folder / "g.arrow", np.arange(64), {"x": np.zeros((64, 2), np.float32)})
+    plan = {
+        "golden": "g.arrow",
+        "runners": {
+            "ref": {"call": "side:ref", "isolate": "process"},
+            "cand": {"call": "side:cand", "isolate": "process", "batch_size": 1},
+        },
+        "stages": [{"reference": "ref", "candidate": "cand", "default": {"atol": 0, "rtol": 0}}],
+    }
+    import paritygate
+
+    (folder / "plan.toml").write_text(paritygate.toml_text(plan))
+    mark = folder / "mark"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "paritygate_frontends", "run", "plan.toml", "--json"],
+        cwd=folder,
+        env={**os.environ, TAG: tag, "PARITYGATE_TEST_MARK": str(mark)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert within(60, mark.exists), process.communicate()
+    assert len(workers(tag)) == 2
+    return process
+
+
+STUCK = ["time.sleep(0.5)", "while True: pass", "time.sleep(1e6)"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", STUCK)
+def test_kill_leaves_no_worker(tmp_path: Path, tag: str, body: str) -> None:
+    before = set(Path("/dev/shm").iterdir())
+    process = start(tmp_path, tag, body)
+    process.kill()
+    process.wait()
+    assert within(5, lambda: not processes(tag)), processes(tag)
+    process.communicate()
+    assert set(Path("/dev/shm").iterdir()) <= before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_worker(tmp_path: Path, tag: str, number: signal.Signals) -> None:
+    before = set(Path("/dev/shm").iterdir())
+    process = start(tmp_path, tag, "time.sleep(0.5)")
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + number, err
+    assert json.loads(out)["verdict"] == "unjudged"
+    assert within(5, lambda: not processes(tag)), processes(tag)
+    assert set(Path("/dev/shm").iterdir()) <= before
+    assert not [path for path in tmp_path.glob("runs/*") if path.suffix == ".partial"]
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_ends_a_stuck_worker_at_once(tmp_path: Path, tag: str) -> None:
+    process = start(tmp_path, tag, "while True: pass")
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(1)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert within(5, lambda: not processes(tag)), processes(tag)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path, tag: str) -> None:
+    process = start(tmp_path, tag, "time.sleep(0.05)")
+    for pid in workers(tag):
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1, err
+    summary = json.loads(out)
+    assert {r["code"] for r in summary["reasons"]} == {"runner.crashed"}
+    told = {message[:13]: message for message in (r["message"] for r in summary["reasons"])}
+    assert "not reproducible" in told["runner 'cand'"]
+    # It had nothing to do any more, and what it would have told of itself is lost.
+    assert "when it was asked what it knows" in told["runner 'ref':"]
+    assert summary["stages"][0]["samples"]["compared"] == 64

@@ -330,3 +330,11 @@ def test_a_side_that_gave_no_answer_is_left_out(tmp_path: Path) -> None:
     shard = run.folder / "failures" / "s-00000.arrow"
     (made,) = paritygate.export_pack(shard, tmp_path / "o", ids=["b"], outputs_prefix="cand.")
     assert [path.name for path in made.iterdir()] == ["input_0.pb"]
+
+
+def test_texts_come_in_with_every_character(tmp_path: Path) -> None:
+    texts = np.array([["a\0", ""], ["\0", "ä"]], object)
+    save(tmp_path / "test_data_set_0", input_0=tensor(texts, "t"))
+    paritygate.import_pack(tmp_path / "p.arrow", tmp_path)
+    with open_pack([tmp_path / "p.arrow"], tmp_path) as pack:
+        assert pack.input("t", 0, 2).tolist() == texts.tolist()

@@ -194,10 +194,11 @@ def _tensor(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
         raise ValueError("no tensor")
     if proto.data_location == TensorProto.EXTERNAL:
         _refuse_outside(proto, path)
-    array: Any = numpy_helper.to_array(proto, str(path.parent))
-    if array.dtype.kind in "SU" or (array.dtype.kind == "O" and array.size):
-        texts = [t.decode() if isinstance(t, bytes) else str(t) for t in array.reshape(-1)]
-        array = np.array(texts, object).reshape(array.shape)
+    if proto.data_type == TensorProto.STRING:  # NumPy's own texts lose zero characters at the end
+        texts = [text.decode() for text in proto.string_data]
+        array: Any = np.array(texts, object).reshape(tuple(proto.dims))
+    else:
+        array = numpy_helper.to_array(proto, str(path.parent))
     if dtype_name(array.dtype) not in DTYPES:
         told = f"{path}: {name!r} is {array.dtype}, which can't be judged"
         raise GoldenError(told, "golden.column_type")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,16 @@ from paritygate.golden.source import cannot_open, reading
 from paritygate.golden.write import tensor_batch
 
 _BYTES = 8 << 20
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,  # encrypted, or packed in an unknown way
+    MemoryError,  # of an array that says to be larger than any
+    OverflowError,
+)
 _ROWS = 16_384
 _DIRECT = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
@@ -162,13 +173,20 @@ def _open_csv(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) -> 
         raise cannot_open(path, error) from error
 
 
-def _opened_npz(path: Path) -> zipfile.ZipFile:
+@contextmanager
+def _reading_arrays(where: str | Path) -> Iterator[None]:
+    """Turn what damaged archives and arrays raise into a `GoldenError` that says where."""
     try:
+        yield
+    except _DAMAGE as error:
+        told = " ".join(str(error).split())[:200] or type(error).__name__
+        raise GoldenError(f"{where}: can't be read ({told})", "golden.unreadable") from error
+
+
+def _opened_npz(path: Path) -> zipfile.ZipFile:
+    with _reading_arrays(path):
         return zipfile.ZipFile(path)
-    except OSError as error:
-        raise cannot_open(path, error) from error
-    except zipfile.BadZipFile as error:
-        raise GoldenError(f"{path}: is no .npz file ({error})", "golden.format") from error
+    raise AssertionError("unreachable")
 
 
 def _npz(path: Path, columns: Sequence[str]) -> Iterator[Piece]:
@@ -193,7 +211,8 @@ def _arrays(
     with ExitStack() as stack:
         arrays = {}
         for name in wanted:
-            file: Any = archive.open(names[name]) if archive else names[name].open("rb")
+            with _reading_arrays(path):
+                file: Any = archive.open(names[name]) if archive else names[name].open("rb")
             arrays[name] = _Npy(f"{path}: array {name!r}", stack.enter_context(file))
         counts = {name: array.rows for name, array in arrays.items()}
         if len(set(counts.values())) > 1:
@@ -224,7 +243,7 @@ class _Npy:
                 else np.lib.format.read_array_header_2_0
             )
             shape, is_fortran, self._dtype = read(file)
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        except Exception as error:  # the parser of headers has errors of many kinds
             raise GoldenError(
                 f"{where}: is no array of NumPy ({error})", "golden.format"
             ) from error
@@ -239,15 +258,13 @@ class _Npy:
         if not self._is_text and not is_known:
             told = f"{where}: holds {self._dtype}; numbers, bools and texts are read"
             raise GoldenError(told, "golden.column_type")
-        self.row_bytes = int(np.prod(self._shape)) * self._dtype.itemsize
+        self.row_bytes = math.prod(self._shape) * self._dtype.itemsize
 
     def read(self, rows: int) -> Any:
         """The next rows."""
         size = rows * self.row_bytes
-        try:
+        with _reading_arrays(self._where):
             data = self._file.read(size)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise GoldenError(f"{self._where}: damaged ({error})", "golden.unreadable") from error
         if len(data) != size:
             raise GoldenError(f"{self._where}: ends before its last sample", "golden.unreadable")
         values = np.frombuffer(data, self._dtype).reshape(rows, *self._shape)

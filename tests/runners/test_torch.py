@@ -596,3 +596,23 @@ def test_a_factory_draws_the_same_weights_every_time(tmp_path: Path) -> None:
     with ready(tmp_path, table) as one, ready(tmp_path, table) as other:
         assert answer(one)["output"].tobytes() == answer(other)["output"].tobytes()
         assert one.identity == other.identity
+
+
+def test_a_factory_of_a_traced_module_in_training_mode(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom tests import torch_models\ndef build():\n"
+        "    with torch_models.old_ways():\n"
+        "        return torch.jit.trace(torch_models.Net().train(), torch.zeros(2, 4),\n"
+        "                               check_trace=False)\n"
+    )
+    with pytest.raises(RunnerLoadError, match="training mode"):
+        ready(tmp_path, {"factory": "net:build"})
+
+
+def test_a_context_of_lower_precision_does_not_reach_it(tmp_path: Path) -> None:
+    net = torch_models.Net().eval()
+    with torch.no_grad():
+        ref = net(torch.from_numpy(sample_inputs()["x"].copy())).numpy()
+    path = str(torch_models.scripted(net, tmp_path / "m.pt"))
+    with ready(tmp_path, path) as runner, torch.autocast("cpu", dtype=torch.bfloat16):
+        np.testing.assert_allclose(answer(runner)["output"], ref, rtol=1e-5, atol=1e-6)

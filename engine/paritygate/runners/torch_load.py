@@ -100,9 +100,23 @@ def describe_object(given: Any, held: ExitStack) -> Program:
     flags = [(module, module.training) for module in given.modules() if hasattr(module, "training")]
     held.callback(_put_back, flags)
     given.eval()
-    if isinstance(given, torch.jit.ScriptModule):
-        return describe_script(given, None)
-    return describe_module(given, None)
+    return describe_any(given, None)
+
+
+def describe_any(module: Any, reset: str | None) -> Program:
+    """The program of a module in evaluation mode, scripted or not.
+
+    Args:
+        module: an `nn.Module` or a `ScriptModule`.
+        reset: method that is called before every batch.
+
+    Raises:
+        ProgramError: it can't be judged.
+    """
+    import torch
+
+    is_script = isinstance(module, torch.jit.ScriptModule)
+    return describe_script(module, reset) if is_script else describe_module(module, reset)
 
 
 def _put_back(flags: list[tuple[Any, bool]]) -> None:

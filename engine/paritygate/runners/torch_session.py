@@ -66,7 +66,8 @@ class Caller:
         if self._threads and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)  # each thread has a number of its own
         program = self._program
-        with self._one_at_a_time, torch.inference_mode():
+        plain = torch.autocast(self._device.partition(":")[0], enabled=False)
+        with self._one_at_a_time, torch.inference_mode(), plain:
             if program.reset is not None:
                 program.reset()
             args, keywords = self._arguments(arrays)

@@ -15,8 +15,8 @@ from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import PrepareContext
 from paritygate.runners.python_identity import digest_of_module, identify_function
 from paritygate.runners.python_import import find_function, is_interrupt, tell_error
-from paritygate.runners.torch_load import load_file
-from paritygate.runners.torch_module import describe_module, load_weights
+from paritygate.runners.torch_load import describe_any, load_file
+from paritygate.runners.torch_module import load_weights
 from paritygate.runners.torch_options import Options
 from paritygate.runners.torch_program import Program
 from paritygate.runners.torch_script import find_submodule
@@ -92,7 +92,7 @@ def load_source(
         [[file.sha256 for file in files], options.weights_key, options.submodule, options.reset],
     ]
     module.eval()
-    program = describe_module(find_submodule(module, options.submodule), options.reset)
+    program = describe_any(find_submodule(module, options.submodule), options.reset)
     return program, Source(unique, files, facts), options.factory
 
 

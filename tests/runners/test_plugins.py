@@ -53,6 +53,8 @@ class Site:
         (info / "entry_points.txt").write_text("\n".join(["[paritygate.runners]", *lines]) + "\n")
         for name, text in files.items():
             (self.folder / name).write_text(text)
+        # What was listed of the folder before, within the same tick of its time stamp, is kept.
+        importlib.invalidate_caches()
 
 
 @pytest.fixture

@@ -148,8 +148,10 @@ class Observer:
                     process.end()
                 return
             try:
-                if process is None or not process.is_alive:
-                    process = _Process(self._command)
+                if process is not None and not process.is_alive:
+                    process.end()
+                    process = None
+                process = process or _Process(self._command)
                 if job is not None:
                     found = process.observe(job)
                     job.future.set_result(found)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,12 @@ pytestmark = [
 ]
 
 
-def command(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def command(
+    folder: Path, *args: str, python: str = str(PYTHON)
+) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(str(ROOT / part) for part in ("engine", "frontends"))
     return subprocess.run(
-        [str(PYTHON), "-m", "paritygate_frontends.cli.main", *args],
+        [python, "-m", "paritygate_frontends.cli.main", *args],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
@@ -64,8 +67,8 @@ def plan(folder: Path, x: np.ndarray, rule: dict[str, Any] | None = None, **cand
     (folder / "plan.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
 
 
-def run(folder: Path, code: int) -> dict[str, Any]:
-    done = command(folder, "run", "plan.toml", "--json", "--out", "runs")
+def run(folder: Path, code: int, python: str = str(PYTHON)) -> dict[str, Any]:
+    done = command(folder, "run", "plan.toml", "--json", "--out", "runs", python=python)
     assert done.returncode == code, done.stdout + done.stderr
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary
@@ -216,3 +219,43 @@ def test_doctor_runs_a_model_on_it(tmp_path: Path) -> None:
     done = command(tmp_path, "doctor")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"ok +{OPENVINO} +runs a small model", done.stdout), done.stdout
+
+
+APART = {"isolate": {"interpreter": str(PYTHON)}}
+
+
+def test_the_cpu_of_one_build_against_openvino_of_another(tmp_path: Path) -> None:
+    import onnxruntime
+
+    convolution(tmp_path)
+    x = RNG.normal(size=(20, 3, 8, 8)).astype(np.float32)
+    plan(tmp_path, x, {"atol": 1e-3, "rtol": 1e-3}, **APART)
+    summary = run(tmp_path, 0, sys.executable)
+    runners = summary["runners"]
+    assert runners["cpu"]["runtime_version"] == onnxruntime.__version__
+    assert runners["npu"]["runtime_version"] == "1.24.1"
+    placed = runners["npu"]["placement"]
+    assert placed["in_force_after"] == [OPENVINO, CPU]
+    assert list(placed["executed"]) == list(placed["assigned"]) == [OPENVINO]
+    assert list(runners["cpu"]["placement"]["executed"]) == [CPU]
+    first, second, *others = summary["stages"][0]["differences"]
+    assert (first["what"], second["what"]) == ("runtime", "runtime build")
+    assert first["candidate"] == "onnxruntime 1.24.1"
+    assert "interpreter" in {one["what"] for one in others}
+
+
+def test_a_node_that_stays_behind_in_another_process_holds(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["g"], name="gemm"), stump("g")]
+    save(tmp_path, nodes, (8,), w=RNG.normal(size=(8, 2)).astype(np.float32))
+    x = RNG.normal(size=(40, 8)).astype(np.float32)
+    plan(tmp_path, x, **APART)
+    assert codes(run(tmp_path, 1, sys.executable)) == ["placement.fallback"]
+    plan(tmp_path, x, allowed_fallback=["trees"], **APART)
+    assert codes(run(tmp_path, 0, sys.executable)) == []
+
+
+def test_a_nan_that_becomes_0_in_another_process_holds(tmp_path: Path) -> None:
+    save(tmp_path, [helper.make_node("Relu", ["x"], ["y"], name="relu")], (4,))
+    x = np.array([[1, 2, -3, 4], [np.nan, 1, 2, 3]], np.float32)
+    plan(tmp_path, x, {"atol": 100.0, "rtol": 0.5, "nonfinite": "match"}, **APART)
+    assert codes(run(tmp_path, 1, sys.executable)) == ["nonfinite.mismatch"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests import models
 from tests.packs import write_pack
 
@@ -68,6 +69,20 @@ def test_the_arithmetic_of_the_models_is_listed(tmp_path: Path) -> None:
     assert found == {"arithmetic": ("float32", "float64")}
 
 
+@pytest.mark.slow
+def test_a_process_of_its_own_is_listed(tmp_path: Path) -> None:
+    apart = {"model": "m.onnx", "isolate": "process", "graph_optimization_level": "disable"}
+    result = run(tmp_path, {"model": "m.onnx"}, apart)
+    assert result.verdict == "release"
+    assert differences(result) == {
+        "graph optimization level": ("all", "disable"),
+        "process of its own": ("no", "yes"),
+    }
+    for side in ("a", "b"):
+        placed = result.summary["runners"][side]["placement"]
+        assert placed["executed"]["CPUExecutionProvider"]["nodes"] == 1, placed
+
+
 def test_of_two_kinds_what_both_have_is_compared(tmp_path: Path) -> None:
     import onnxruntime
 
@@ -97,3 +112,19 @@ def test_runners_without_nodes_have_no_placement(tmp_path: Path) -> None:
         if line.startswith("placement")
     ]
     assert told == "placement: which operators ran on which provider was not observed"
+
+
+@pytest.mark.slow
+def test_what_an_isolated_runner_prints_is_among_its_warnings(tmp_path: Path) -> None:
+    code = (
+        "import sys\n\n\ndef loud(given):\n"
+        "    print('2026-01-02 03:04:05 odd at 0x7fdeadbeef00', file=sys.stderr, flush=True)\n"
+        "    return {'y': given['x']}\n"
+    )
+    (tmp_path / "noise.py").write_text(code)
+    other = {"call": "noise:loud", "batch_size": 5, "isolate": "process"}
+    result = run(tmp_path, {"model": "m.onnx"}, other)
+    assert result.verdict == "release"
+    (told,) = result.summary["runners"]["b"]["warnings"]
+    assert told["text"] == "odd at 0x.."
+    assert told["count"] >= 2

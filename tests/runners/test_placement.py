@@ -18,6 +18,7 @@ from tests import models
 from paritygate.core.tensors import Batch, ColumnSpec
 from paritygate.runners.base import PrepareContext
 from paritygate.runners.ort import OrtRunner
+from paritygate.runners.ort_fates import describe_observed
 from paritygate.runners.ort_observe import Observation
 from paritygate.runners.ort_placement import AssignedNode, find_misplaced, find_unproven
 from paritygate.runners.registry import parse_runner, prepare
@@ -138,6 +139,13 @@ class TestObserved:
         placed = run_once(tmp_path, np.ones((2, 4), np.float32))["placement"]
         assert placed["executed"][CPU]["op_types"]["Loop"] == 1
         assert placed["executed"][CPU]["op_types"]["Add"] == 1
+
+    def test_a_profile_that_is_full_is_told(self) -> None:
+        ran = ((CPU, "add", "Add", "0", 999_999),)
+        for events, is_told in ((999_999, False), (1_000_000, True)):
+            seen = Observation(executed=ran, events=events)
+            told = describe_observed((), (), seen)["not_observable"]
+            assert any("1,000,000 events" in text for text in told) == is_told  # type: ignore[attr-defined]
 
     def test_texts_go_in_too(self, tmp_path: Path) -> None:
         node = helper.make_node("Cast", ["x"], ["y"], name="cast", to=FLOAT)

@@ -10,6 +10,8 @@ from paritygate.admission.nodes import ModelNode
 from paritygate.runners.ort_observe import Observation
 from paritygate.runners.ort_placement import AssignedNode, by_provider, is_inserted, label, listed
 
+PROFILE_CAP = 1_000_000
+
 
 def describe_observed(
     nodes: Sequence[ModelNode],
@@ -23,12 +25,15 @@ def describe_observed(
     ran = [AssignedNode(provider, name, "", op) for provider, name, op, _, _ in executed]
     indices = [index for *_, index, _ in executed]
     fates = _Fates.of(nodes, assigned or (), ran, indices)
+    unseen = fates.unseen()
+    if observation.events >= PROFILE_CAP:
+        unseen.append(f"nodes beyond the {PROFILE_CAP:,} events that a profile holds")
     told: dict[str, object] = {"executed": by_provider(ran), "model_nodes": len(nodes)}
     told["folded_or_fused"] = listed(label(n.name, n.op_type) for n in fates.gone)
     told["made_by_runtime"] = listed(node.label for node in fates.made)
     told["inserted"] = listed(f"{n.label} on {n.provider}" for n in fates.inserted)
     told["not_run"] = listed(label(n.name, n.op_type) for n in fates.idle)
-    told["not_observable"] = fates.unseen()
+    told["not_observable"] = unseen
     return told
 
 

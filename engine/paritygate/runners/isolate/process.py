@@ -74,6 +74,11 @@ class _Tail:
                 self._kept = (self._kept + piece)[-_KEPT_STDERR:]
         os.close(self._pipe)
 
+    def lines(self) -> str:
+        """The whole lines that are kept, as they were written."""
+        told = bytes(self._kept).decode(errors="replace")
+        return told if self.written <= _KEPT_STDERR else told.partition("\n")[2]
+
     def text(self, wait_s: float = 0.0) -> str:
         """What is kept, on one line; waits for the rest of a process that has ended."""
         self._thread.join(wait_s)

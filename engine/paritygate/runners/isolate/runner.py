@@ -25,6 +25,7 @@ from paritygate.runners.isolate.order import Order, Ready, describe_build
 from paritygate.runners.isolate.process import End, Worker
 from paritygate.runners.isolate.settings import Isolation
 from paritygate.runners.isolate.turns import Turns
+from paritygate.runners.ort_warnings import read_warnings
 from paritygate.runners.registry import admit
 
 _SHORTEST_S = 5.0  # deadline of a part of a batch, however fast others were
@@ -110,7 +111,19 @@ class IsolatedRunner(Runner):
         facts = dict(self._tell()[0])
         if self._keys:
             facts["class_keys"] = self._keys
+        if printed := self._printed():
+            known = facts.get("warnings")
+            facts["warnings"] = [*(known if isinstance(known, list) else []), *printed]
         return {**facts, "isolation": self._describe()}
+
+    def _printed(self) -> list[dict[str, object]]:
+        """What the worker wrote to standard error, each message once."""
+        worker = self._worker
+        if worker is None:
+            return []
+        tail = worker.stderr
+        said = tail.lines()
+        return [w.to_json() for w in read_warnings(said, max(0, tail.written - len(said)))]
 
     @property
     def class_keys(self) -> Mapping[str, list[int | str]]:

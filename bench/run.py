@@ -1,9 +1,10 @@
 """Measure, and print a table: our figure, the baseline's of the same rounds, and their ratio.
 
-    python bench/run.py [--quick] [--only NAME] [--record]
+    python bench/run.py [--quick] [--only NAME]... [--record]
 
 Every figure is a median over interleaved rounds with its range. Nothing is written but stdout and,
-with --record, bench/RESULTS.md.
+with --record, bench/RESULTS.md: rows of the cases that were measured are put in place of the ones
+that are there, with their date; the others stay.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from paritygate.runners.environment import describe_environment
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 NOTES = "\n## Notes\n"  # written by hand below this line, and kept
-HEAD = ("what", "ours", "unit", "baseline", "what it is", "ratio", "allowed")
+HEAD = ("what", "ours", "unit", "baseline", "what it is", "ratio", "allowed", "measured")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.environ[name] = folder
         from bench.cases import CASES
 
-        chosen = [case for case in CASES if not args.only or args.only in case.name]
+        chosen = [c for c in CASES if not args.only or any(name in c.name for name in args.only)]
         if not chosen:
-            print(f"--only {args.only!r}: in no name of these:", file=sys.stderr)
+            print(f"--only {', '.join(args.only)}: in no name of these:", file=sys.stderr)
             print(*(case.name for case in CASES), sep="\n", file=sys.stderr)
             return 2
         rows = measure(chosen, Scale(Path(folder), args.quick))
@@ -47,8 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for label in missed:
         print(f"more than allowed: {label}")
     if args.record:
-        notes = RESULTS.read_text(encoding="utf-8").partition(NOTES)[2] if RESULTS.exists() else ""
-        RESULTS.write_text(document(rows, load) + NOTES + notes, encoding="utf-8")
+        before, _, notes = RESULTS.read_text(encoding="utf-8").partition(NOTES)
+        lines = merged(before, rows, [label for case in CASES for label in case.labels])
+        RESULTS.write_text(document(lines, load) + NOTES + notes, encoding="utf-8")
     return 1 if missed else 0
 
 
@@ -66,7 +68,9 @@ def measure(cases: Sequence[Case], scale: Scale) -> list[Row]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure paritygate against baselines.")
     parser.add_argument("--quick", action="store_true", help="once, on tiny sizes; judges nothing")
-    parser.add_argument("--only", metavar="NAME", help="cases whose name contains this")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="cases whose name contains this, or another"
+    )
     parser.add_argument("--record", action="store_true", help="also write bench/RESULTS.md")
     return parser
 
@@ -95,7 +99,20 @@ def cells(row: Row) -> tuple[str, ...]:
         row.baseline,
         spread(row.ratio),
         allowed,
+        today(),
     )
+
+
+def today() -> str:
+    """Today's date, UTC."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def merged(before: str, rows: Sequence[Row], labels: Sequence[str]) -> list[str]:
+    """Lines of the table: those of `rows`, and of `before` what wasn't measured again."""
+    found = {text.split("|")[1].strip(): text for text in before.splitlines() if text[:1] == "|"}
+    found |= {row.label: line(cells(row)) for row in rows}
+    return [found[label] for label in labels if label in found]
 
 
 def spread(figure: Figure | None) -> str:
@@ -105,21 +122,21 @@ def spread(figure: Figure | None) -> str:
     return f"{figure.median:.3g} ({figure.low:.3g}–{figure.high:.3g})"
 
 
-def document(rows: Sequence[Row], load: tuple[float, float, float]) -> str:
+def document(lines: Sequence[str], load: tuple[float, float, float]) -> str:
     """RESULTS.md."""
     found = describe_environment()
     cpu, versions = found["cpu"], found["versions"]
     assert isinstance(cpu, dict)
     assert isinstance(versions, dict)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    table = "\n".join([line(HEAD), rule(), *(line(cells(row)) for row in rows)])
+    table = "\n".join([line(HEAD), rule(), *lines])
     return f"""# Results
 
 Written by `python bench/run.py --record`. Each figure is the median of interleaved rounds with its
 range; a ratio is ours over the baseline of the same round, so that below 1 is faster (or smaller)
-than the baseline. "allowed" is about the figure where it has a unit, else about the ratio.
+than the baseline. "allowed" is about the figure where it has a unit, else about the ratio. Rows are
+of the day that they name; the machine and versions are those of the last one.
 
-- {today}; {cpu["model"]}, {cpu["usable_cores"]} usable cores; load before the start {load[0]:.1f}
+- {today()}; {cpu["model"]}, {cpu["usable_cores"]} usable cores; load before the start {load[0]:.1f}
 - Python {found["python"]}, {", ".join(f"{k} {v}" for k, v in versions.items() if v)}
 
 {table}

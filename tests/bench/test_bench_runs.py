@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from bench.cases import CASES
 from bench.measure import Case, Figure, Row, Scale
+from bench.run import merged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,6 +40,13 @@ def test_ratio_is_taken_round_by_round() -> None:
     assert not Row.against("x", [3.0], "s", [1.0], "y", limit=2.0).is_met
     assert Row.against("x", [3.0], "s", [1.0], "y", limit=4.0, limited="ours").is_met
     assert not Row.of("x", [5.0, 1.0, 6.0], "s", limit=4.0).is_met
+
+
+def test_rows_that_were_not_measured_stay() -> None:
+    before = "| what |\n| --- |\n| a | 1 | old |\n| b | 2 | old |\n| gone | 3 | old |\n"
+    lines = merged(before, [Row.of("b", [5.0], "s"), Row.of("c", [6.0], "s")], ["a", "b", "c"])
+    assert lines[0] == "| a | 1 | old |"
+    assert [text.split(" | ")[:2] for text in lines[1:]] == [["| b", "5 (5–5)"], ["| c", "6 (6–6)"]]
 
 
 def test_command_prints_a_table_and_writes_nothing() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from tests import models
 
+from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Batch, ColumnSpec
 from paritygate.runners.base import PrepareContext
 from paritygate.runners.ort import OrtRunner
@@ -248,7 +249,12 @@ class TestObserved:
             {"x": (FLOAT, [None, None])},
             {"y": (FLOAT, ["n", 3])},
         )
-        facts = run_once(tmp_path, np.ones((5, 4), np.float32))
+        x = np.ones((5, 4), np.float32)
+        with load(tmp_path, {"x": ColumnSpec("x", "float32", (4,))}) as runner:
+            with pytest.raises(RunnerError, match=r"'y' is float32\[4\] .* but is declared \[3\]"):
+                runner.session().run(batch_of(x))
+            assert runner.final_findings() == ()
+            facts: Any = runner.facts
         (found,) = facts["warnings"]
         assert found["level"] == "warning"
         assert found["count"] >= 1

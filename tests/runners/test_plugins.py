@@ -228,7 +228,8 @@ def prepare(spec, context):
         raise ZeroDivisionError("prepare")
     if fault == "nothing":
         return None
-    runner = Faulty(spec.name, "x", limits=Limits(None, True), inputs=None, outputs=None)
+    limits = Limits(None, True)
+    runner = Faulty(spec.name, "x", limits=limits, inputs=None, outputs=None, identity="0" * 64)
     runner.fault = fault
     return runner
 """

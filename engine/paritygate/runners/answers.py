@@ -96,6 +96,11 @@ def differs_from_declared(
         found = dtype_name(outputs[name].dtype)
         if found != spec.dtype:
             return f"output {name!r} is {found} but is declared {spec.dtype}"
+        dims = [d if isinstance(d, int) else None for d in spec.shape[1:]]
+        if spec.shape and not _has_shape(outputs[name], tuple(dims)):
+            has = [d if d is not None else "?" for d in varying_dims(outputs[name])]
+            told = ["?" if d is None else d for d in spec.shape[1:]]
+            return f"output {name!r} is {found}{_text(has)} a sample but is declared {_text(told)}"
     return None
 
 

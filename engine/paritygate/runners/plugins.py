@@ -6,26 +6,18 @@ object, with `Options` and `prepare(spec, context)`, as the kinds here have them
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from paritygate.core.digest import canonical_json
-from paritygate.core.errors import ParityError, RunnerError, RunnerLoadError
-from paritygate.core.tensors import Batch
+from paritygate.core.errors import Interrupted, ParityError, PlanError, RunnerLoadError
 from paritygate.core.text import clean
-from paritygate.runners.base import (
-    Finding,
-    Lease,
-    PrepareContext,
-    Runner,
-    RunnerSession,
-    RunnerSpec,
-    describe_batch,
-)
+from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
 from paritygate.runners.options import RunnerOptions
+from paritygate.runners.plugin_runner import wrap_runner
+from paritygate.runners.python import private_copy
+from paritygate.runners.python_import import is_interrupt, tell_error
 
 GROUP = "paritygate.runners"
 
@@ -88,7 +80,9 @@ def load_plugin(plugin: Plugin) -> Any:
     """
     try:
         loaded = plugin.entry.load()
-    except (Exception, SystemExit) as e:
+    except BaseException as e:  # whatever a plug-in raises
+        if is_interrupt(e):
+            raise
         told = clean(f"{type(e).__name__}: {e}")
         raise PluginError(
             f"kind {plugin.kind!r} of {plugin} can't be imported from {plugin.entry.value}: "
@@ -137,100 +131,25 @@ class PluginKind:
         return cast(type[RunnerOptions], self.loaded.Options)
 
     def prepare(self, spec: RunnerSpec, context: PrepareContext) -> Runner:
-        """Make a runner of the kind ready.
+        """Make a runner of the kind ready, with constants of its own.
 
         Raises:
-            RunnerLoadError: it can't be prepared, or the plug-in gave no runner.
+            RunnerLoadError: it can't be prepared, or the plug-in gave no whole runner.
         """
         where = f"runner {spec.name!r}, kind {spec.kind!r} of {self.plugin}"
+        own = {name: private_copy(array) for name, array in context.constants.items()}
         try:
-            runner = self.loaded.prepare(spec, context)
-        except ParityError:
-            raise
-        except (Exception, SystemExit) as e:
-            told = clean(f"{type(e).__name__}: {e}")
-            raise RunnerLoadError(spec.name, f"{where}: prepare raised {told}") from e
-        if not isinstance(runner, Runner):
-            given = type(runner).__name__
-            raise RunnerLoadError(spec.name, f"{where}: prepare gave {given}, which is no Runner")
-        return PluginRunner(runner, spec, self.plugin)
+            runner = self.loaded.prepare(spec, replace(context, constants=own))
+        except BaseException as e:  # whatever a plug-in raises
+            if is_interrupt(e) or isinstance(e, Interrupted):
+                raise
+            raise _load_error(spec.name, where, e) from e
+        return wrap_runner(runner, spec, self.plugin)
 
 
-class PluginRunner(Runner):
-    """A plug-in's runner; distribution and version are part of what it is."""
-
-    def __init__(self, inner: Runner, spec: RunnerSpec, plugin: Plugin) -> None:
-        super().__init__(
-            spec.name,
-            spec.kind,
-            limits=inner.limits,
-            inputs=inner.inputs,
-            outputs=inner.outputs,
-            findings=inner.findings,
-        )
-        self.watched = inner.watched
-        self.constant_names = inner.constant_names
-        self.layout = inner.layout
-        self.inner = inner
-        self.plugin = plugin
-
-    @property
-    def identity(self) -> str:
-        """Digest, hex, of the runner, its distribution and version."""
-        if not self._identity:
-            parts = [self.plugin.distribution, self.plugin.version, self.inner.identity]
-            self._identity = hashlib.sha256(canonical_json(["plug-in", *parts])).hexdigest()
-        return self._identity
-
-    @property
-    def facts(self) -> Mapping[str, object]:
-        """What is known of the runner, and where it comes from."""
-        told = {"distribution": self.plugin.distribution, "version": self.plugin.version}
-        return {**self.inner.facts, "plugin": told}
-
-    def final_findings(self) -> tuple[Finding, ...]:
-        """All findings of the runner."""
-        return self.inner.final_findings()
-
-    def session(self) -> RunnerSession:
-        """A session for the calling thread.
-
-        Raises:
-            RunnerError: the plug-in gave none.
-        """
-        try:
-            return _PluginSession(self, self.inner.session())
-        except (Exception, SystemExit) as e:
-            raise _raised(f"runner {self.name!r}, kind {self.kind!r} of {self.plugin}", e) from e
-
-    def close(self) -> None:
-        """Free what the runner holds."""
-        self.inner.close()
-
-
-class _PluginSession(RunnerSession):
-    def __init__(self, runner: PluginRunner, inner: RunnerSession) -> None:
-        super().__init__(runner)
-        self._inner = inner
-        self._plugin = runner.plugin
-
-    def _run_impl(self, batch: Batch) -> Lease:
-        """Answer one batch; whatever a plug-in raises or gives instead costs this batch alone."""
-        try:
-            lease: object = self._inner._run_impl(batch)
-        except (Exception, SystemExit) as e:
-            raise _raised(describe_batch(self.runner.name, batch), e) from e
-        if not isinstance(lease, Lease):
-            where = describe_batch(self.runner.name, batch)
-            raise RunnerError(f"{where}: {self._plugin} gave {type(lease).__name__}, no Lease")
-        return lease
-
-    def close(self) -> None:
-        """Free what the plug-in's session holds."""
-        self._inner.close()
-
-
-def _raised(where: str, error: BaseException) -> RunnerError:
-    if isinstance(error, RunnerError):
+def _load_error(name: str, where: str, error: BaseException) -> RunnerLoadError:
+    if isinstance(error, RunnerLoadError) and error.runner == name:
         return error
-    return RunnerError(f"{where}: {clean(f'{type(error).__name__}: {error}')}")
+    is_plan_fault = isinstance(error, PlanError) or bool(getattr(error, "is_plan_fault", False))
+    told = clean(tell_error(error))
+    return RunnerLoadError(name, f"{where}: prepare raised {told}", is_plan_fault=is_plan_fault)

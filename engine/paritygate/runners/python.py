@@ -172,7 +172,9 @@ class _PythonSession(RunnerSession):
         where = describe_batch(python.name, batch)
         try:
             with python.lock:
-                answer = python.function({name: _private(array) for name, array in given.items()})
+                answer = python.function(
+                    {name: private_copy(array) for name, array in given.items()}
+                )
                 outputs = _own(where, answer, python.output_names)
         except RunnerError:
             raise
@@ -267,7 +269,7 @@ def _copied(array: Array) -> Array:
     return array.copy(order="C")
 
 
-def _private(array: Array) -> Array:
+def private_copy(array: Array) -> Array:
     """A read-only copy: what is given is shared with the other runners, or lies in a file."""
     own: Array = np.array(array, order="C", copy=True)
     own.flags.writeable = False

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from paritygate.admission.staging import Held
 from paritygate.core.errors import ParityError, Problem, RunnerLoadError
 from paritygate.core.problems import did_you_mean
+from paritygate.core.text import clean
 from paritygate.golden import SUFFIXES
 from paritygate.runners.base import PrepareContext, Runner, RunnerSpec
 from paritygate.runners.isolate.defaults import isolate_conflicts
@@ -112,6 +113,11 @@ def parse_runner(name: str, table: object, folder: Path) -> tuple[RunnerSpec | N
         spec = RunnerSpec(name, kind, model.model_validate(options), views, isolation)
     except ValidationError as e:
         return None, [*problems, *describe_errors(where, e, model, kind)]
+    except Exception as e:  # what a plug-in's validator raises
+        if kind in KINDS:
+            raise
+        told = clean(f"{type(e).__name__}: {e}")
+        return None, [*problems, Problem(where, f"the options of kind {kind!r} raised {told}")]
     return (None if problems else spec), problems
 
 

@@ -25,6 +25,9 @@ class TestOnnxRuntime(RunnerContract):
     def table(self, folder: Path) -> object:
         return str(models.scale_model(folder / "m.onnx", 2.0))
 
+    def other_table(self, folder: Path) -> object:
+        return str(models.scale_model(folder / "other.onnx", 3.0))
+
     def answers(self, x: npt.NDArray[np.float32]) -> Outputs:
         return {"y": 2 * x}
 
@@ -98,6 +101,9 @@ class TestNullZeros(RunnerContract):
 class TestNullEcho(RunnerContract):
     def table(self, folder: Path) -> object:
         return {"kind": "null", "echo": {"y": "x"}}
+
+    def other_table(self, folder: Path) -> object:
+        return {"kind": "null", "echo": {"z": "x"}}
 
     def answers(self, x: npt.NDArray[np.float32]) -> Outputs:
         assert x.shape[1:] == (WIDTH,)

@@ -309,7 +309,7 @@ def test_a_distribution_built_and_installed_is_used_by_the_command(tmp_path: Pat
         text=True,
         check=False,
     )
-    assert re.search(r"\b13 passed", own.stdout), own.stdout
+    assert re.search(r"\b15 passed", own.stdout), own.stdout
     plan = plan_of(tmp_path)
     (tmp_path / "plan.toml").write_text(paritygate.toml_text(plan))
     ran = execute("run", "plan.toml", "--json", cwd=tmp_path, PYTHONPATH=path)

@@ -14,6 +14,7 @@ import numpy as np
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch, TensorSpec
 from paritygate.runners.base import (
+    Finding,
     Lease,
     Limits,
     PrepareContext,
@@ -33,6 +34,7 @@ class Double(Runner):
 
     def __init__(self, spec: RunnerSpec) -> None:
         x = TensorSpec("x", "float32", ("batch", 4))
+        self.options = repr(spec.options)
         super().__init__(
             spec.name,
             spec.kind,
@@ -48,7 +50,7 @@ class Double(Runner):
         self.is_closed = False
 
     def digest(self) -> str:
-        return hashlib.sha256(b"double").hexdigest()
+        return hashlib.sha256(self.options.encode()).hexdigest()
 
     def told(self) -> dict[str, Any]:
         return {"factor": 2}
@@ -212,6 +214,56 @@ class DeclaresMore(Double):
     }
 
 
+class DeclaresOtherDims(Double):
+    declared: Mapping[str, TensorSpec] | None = {"y": TensorSpec("y", "float32", ("batch", 7))}
+
+
+class OneIdentity(Double):
+    """The same identity whatever its options are."""
+
+    def digest(self) -> str:
+        return hashlib.sha256(b"double").hexdigest()
+
+
+class NullIdentity(Double):
+    def digest(self) -> str:
+        return None  # type: ignore[return-value]
+
+
+class NoRows(Double):
+    limits_given = Limits((0,), True)
+
+
+class NoLimits(Double):
+    limits_given = None  # type: ignore[assignment]
+
+
+class FindingsRaise(Double):
+    def final_findings(self) -> tuple[Finding, ...]:
+        raise ValueError("findings")
+
+
+class FindingsNone(Double):
+    def final_findings(self) -> tuple[Finding, ...]:
+        return None  # type: ignore[return-value]
+
+
+class FindingsLost(Double):
+    def __init__(self, spec: RunnerSpec) -> None:
+        super().__init__(spec)
+        self.findings = (Finding("placement.downgraded", "runs on the CPU"),)
+
+    def final_findings(self) -> tuple[Finding, ...]:
+        return ()
+
+
+class FindsItself(Double):
+    """As a plug-in's runner tells of facts that can't be read any more."""
+
+    def final_findings(self) -> tuple[Finding, ...]:
+        return (Finding("runner.error", "facts can't be read"),)
+
+
 class FixedSize(Double):
     """Not broken: it takes batches of 16 only."""
 
@@ -231,6 +283,9 @@ class Contract(RunnerContract):
 
     def table(self, folder: Path) -> object:
         return {"kind": "null", "echo": {"y": "x"}}
+
+    def other_table(self, folder: Path) -> object:
+        return {"kind": "null", "echo": {"y": "x", "z": "x"}}
 
     def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         return {"y": 2 * inputs["x"]}

@@ -33,7 +33,17 @@ BREAKS: Mapping[str, tuple[type[Double], ...]] = {
     "test_a_session_survives_an_error": (broken.DiesOfAnError, broken.AnswersAnything),
     "test_closing_twice": (broken.CloseRaises, broken.CloseWipes),
     "test_facts_are_json": (broken.ArrayFacts, broken.NanFacts),
-    "test_what_is_declared_is_what_comes": (broken.DeclaresMore,),
+    "test_what_is_declared_is_what_comes": (broken.DeclaresMore, broken.DeclaresOtherDims),
+    "test_another_thing_has_another_identity": (broken.OneIdentity,),
+    "test_it_is_a_whole_runner": (
+        broken.NullIdentity,
+        broken.NoRows,
+        broken.NoLimits,
+        broken.FindingsRaise,
+        broken.FindingsNone,
+        broken.FindingsLost,
+        broken.FindsItself,
+    ),
 }
 
 

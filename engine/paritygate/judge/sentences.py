@@ -8,7 +8,7 @@ from paritygate.core.policy import Tolerance
 from paritygate.core.verdict import Reason
 from paritygate.golden.overlap import Overlap
 from paritygate.judge.facts import RunFacts, StageFacts
-from paritygate.judge.suggest import suggest_view
+from paritygate.judge.suggest import Answerer, suggest_name, suggest_view
 from paritygate.runners.ort_text import shorten
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.extremes import Extreme
@@ -54,7 +54,7 @@ def for_rule(
         decision=subject if is_decision else None,
         count=hits.samples,
         ids=tuple(sample_id for _, sample_id in hits.first),
-        next=_next(stage, tally, rule, subject),
+        next=_next(facts, stage, tally, rule, subject),
         detail=_detail(tally, rule, subject),
     )
 
@@ -65,8 +65,8 @@ def _detail(tally: StageTally, rule: str, subject: str) -> str:
     return "" if error is None or shorten(error.text) == error.text else error.text
 
 
-def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
-    """What to look at; where a declaration would make shapes agree, which one."""
+def _next(facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
+    """What to look at; where a declaration would make names or shapes agree, which one."""
     told = NEXT.get(rule, "") if not _is_text(tally, subject) else _NEXT_OF_TEXTS
     if rule == "shape.mismatch":
         names = stage.ref.name, stage.cand.name
@@ -74,7 +74,20 @@ def _next(stage: StageFacts, tally: StageTally, rule: str, subject: str) -> str:
             hint = suggest_view(output, ref, cand, names) if output == subject else None
             if hint is not None:
                 return f"{told}; {hint}"
+    if rule == "output.missing":
+        return suggest_name(*_alone(facts, stage, tally)) or told
     return told
+
+
+def _alone(facts: RunFacts, stage: StageFacts, tally: StageTally) -> tuple[Answerer, Answerer]:
+    """Both sides, with what each answers that the other lacks."""
+    lacks = [subject for rule, subject in sorted(tally.rules) if rule == "output.missing"]
+
+    def side(name: str, other: str) -> Answerer:
+        found = [s.removeprefix(f"{other}:") for s in lacks if s.startswith(f"{other}:")]
+        return name, facts.plan.runners[name].kind, found
+
+    return side(stage.ref.name, "candidate"), side(stage.cand.name, "reference")
 
 
 _OF_A_SIDE = ("sample.missing", "sample.rejected")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from paritygate.runners.views import View
 
@@ -14,6 +15,11 @@ _USUAL = ((0, 2, 3, 1), (0, 3, 1, 2), (0, 2, 1))
 MOST_AXES = 5
 
 Dims = tuple[int, ...]
+Answerer = tuple[str, str, Sequence[str]]
+
+# Kinds of models whose outputs are named by `outputs = { OURS = "THEIRS" }`.
+_TAKE_NAMES = ("onnxruntime", "torch")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def suggest_view(output: str, ref: str, cand: str, names: tuple[str, str]) -> str | None:
@@ -42,6 +48,32 @@ def suggest_view(output: str, ref: str, cand: str, names: tuple[str, str]) -> st
                     f"if {told} {why}, declare runners.{name}.outputs.{output} = "
                     f"{{ {_written(view)} }}"
                 )
+    return None
+
+
+def suggest_name(ref: Answerer, cand: Answerer) -> str | None:
+    """What to write where each side answers one output that the other lacks.
+
+    Args:
+        ref: the reference's name, its kind, and what it alone answers.
+        cand: the same of the candidate.
+
+    Returns:
+        A sentence with the key to write; None where several could be meant, or no key does it.
+    """
+    for (name, kind, alone), (_, _, wanted), other in (
+        (cand, ref, "reference"),
+        (ref, cand, "candidate"),
+    ):
+        if len(alone) == len(wanted) == 1 and kind in _TAKE_NAMES:
+            ours, theirs = wanted[0], alone[0]
+            key = f"runners.{name}.outputs"
+            plain = all(_NAME.fullmatch(text) for text in (name, ours, theirs))
+            line = f", or --set {key}.{ours}={theirs} on the command line" if plain else ""
+            return (
+                f"if {theirs!r} is what the {other} calls {ours!r}, write {key} = "
+                f"{{ {json.dumps(ours)} = {json.dumps(theirs)} }} in the plan{line}"
+            )
     return None
 
 

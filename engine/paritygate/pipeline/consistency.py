@@ -122,7 +122,9 @@ class _Check:
             why_not = _recorded_at(runner)
         elif runner.kind == "null":
             why_not = "it computes nothing"
-        elif is_cut or dim is None:
+        elif is_cut:
+            why_not = "the caller chose them, so no sample was run in a batch of other samples"
+        elif dim is None:
             why_not = "the plan approves no batch sizes ([dims] batch)"
         elif size is None:
             why_not = "it takes any number of samples at once"

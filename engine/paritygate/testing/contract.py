@@ -11,6 +11,7 @@ import json
 import pickle
 import tempfile
 import threading
+import unittest
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,9 @@ from paritygate.core.errors import RunnerError
 from paritygate.core.ragged import Tensor, row_of
 from paritygate.core.tensors import Array, Batch
 from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.runners.answers import differs_from_declared
 from paritygate.runners.base import PrepareContext, Runner, RunnerSession, RunnerSpec
+from paritygate.runners.plugin_checks import wrong_findings, wrong_parts
 from paritygate.runners.registry import prepare
 from paritygate.testing.batches import context_of, make_batch, sample_inputs, spec_of, write_golden
 
@@ -45,6 +48,11 @@ class RunnerContract:
     def table(self, folder: Path) -> object:
         """The runner's table as in a plan; files that it needs are made in `folder`."""
         raise NotImplementedError
+
+    def other_table(self, folder: Path) -> object | None:
+        """The table of a runner that is another thing: another model, other options; None: none."""
+        del folder
+        return None
 
     def expected(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """What the runner must answer: name -> `(n, *sample_shape)`, for any of the samples."""
@@ -195,6 +203,32 @@ class RunnerContract:
                 is_digest = len(one) == 64 and set(one) <= set("0123456789abcdef")
                 _require(is_digest, f"the identity {one!r} isn't a SHA-256 in hex")
 
+    def test_another_thing_has_another_identity(self) -> None:
+        """Its identity differs from that of `other_table`; skipped where there is none."""
+        with self.place() as (spec, context):
+            table = self.other_table(context.folder)
+            if table is None:
+                raise unittest.SkipTest("give other_table, so that two things are seen to be two")
+            other = spec_of(table)
+            with self.prepare(spec, context) as one, self.prepare(other, context) as two:
+                same = one.identity
+                _require(same != two.identity, f"two things have the same identity {same}")
+
+    def test_it_is_a_whole_runner(self) -> None:
+        """Limits, tensors, identity, facts and findings are of the types that a run relies on."""
+        with self.runner() as runner:
+            problems = wrong_parts(runner)
+            _require(not problems, f"its {'; its '.join(problems)}")
+            runner.session().run(self._batch(runner)).release()
+            before = {(finding.code, finding.message) for finding in runner.findings}
+            problem = wrong_findings(found := runner.final_findings())
+            _require(problem is None, f"final_findings() {problem}")
+            after = {(finding.code, finding.message) for finding in found}
+            lost = sorted(before - after)
+            _require(not lost, f"final_findings() lacks {lost} of its findings")
+            faults = [f.message for f in found if f.code == "runner.error"]
+            _require(not faults, f"final_findings(): {'; '.join(faults)}")
+
     def test_a_batch_without_the_input_is_an_error(self) -> None:
         """What lacks its input raises `RunnerError` that names it; nothing else is raised."""
         with self.runner() as runner:
@@ -243,13 +277,15 @@ class RunnerContract:
             _require(again == facts, f"the facts {facts} read back from JSON are {again}")
 
     def test_what_is_declared_is_what_comes(self) -> None:
-        """Outputs that it declares come, no others, of that dtype and number of axes."""
+        """Outputs that it declares come, no others, of that dtype and those fixed dims."""
         with self.runner() as runner, runner.session().run(self._batch(runner)) as lease:
             answered = {n: (dtype_name(t.dtype), t.ndim) for n, t in lease.outputs.items()}
             if runner.outputs is not None:
                 specs = runner.outputs
                 declared = {name: (spec.dtype, len(spec.shape)) for name, spec in specs.items()}
                 _require(declared == answered, f"declared is {declared}, answered {answered}")
+                problem = differs_from_declared(specs, lease.outputs)
+                _require(problem is None, str(problem))
             seen = {n: (c.dtype, 1 + len(c.shape)) for n, c in (runner.observed or {}).items()}
             _require(seen == answered, f"observed is {seen}, answered {answered}")
 

@@ -58,7 +58,10 @@ def _samples(stage: Figures) -> str:
     if stage.get("ran") is False:
         return "not run"
     counts = dict(stage["samples"])
-    text = f"{counts.pop('compared'):,} of {counts.pop('expected'):,} samples compared"
+    compared, expected = counts.pop("compared"), counts.pop("expected")
+    text = f"{compared:,} of {expected:,} samples compared"
+    if compared and not stage.get("outputs"):
+        text = f"no output compared: {compared:,} of {expected:,} samples answered by both sides"
     rest = {name: count for name, count in counts.items() if count}
     failed = rest.pop("failed", 0)
     text += f", {failed:,} failed" if failed else ", none failed"

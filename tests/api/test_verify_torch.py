@@ -96,7 +96,7 @@ def test_one_module_on_both_sides_is_no_evidence(net: Any) -> None:
 def test_names(net: Any, onnx: str) -> None:
     result = paritygate.verify(net, onnx, {"x": X}, **NEAR)
     assert codes(result) == ["output.missing", "output.missing"]
-    assert "runners.NAME.outputs" in result.reasons[0].next
+    assert 'runners.candidate.outputs = { "output" = "y" }' in result.reasons[0].next
     with pytest.raises(ParityError, match="takes x: tensor.*neither in the pack"):
         paritygate.verify(net, lambda _: {"y": X}, {"wrong": X}, outputs="y", **NEAR)
     result = paritygate.verify(net, onnx, {"x": X}, outputs=["a", "b"], **NEAR)

@@ -21,10 +21,12 @@ torch = pytest.importorskip("torch")
 from tests import torch_models  # noqa: E402
 
 from paritygate.core.errors import RunnerLoadError  # noqa: E402
+from paritygate.core.tensors import ColumnSpec  # noqa: E402
 from paritygate.runners.registry import prepare  # noqa: E402
 from paritygate.testing import context_of, spec_of  # noqa: E402
 
 X = torch.zeros(2, 4)
+INPUT = {"input": ColumnSpec("input", "float32", (4,))}
 
 
 class Marks:
@@ -387,3 +389,102 @@ def test_files_that_are_cut_off(tmp_path: Path, form: str) -> None:
     for kept in range(0, len(whole), max(1, len(whole) // 40)):
         (tmp_path / "m.pt").write_bytes(whole[:kept])
         refused(tmp_path, "m.pt")
+
+
+CODE = "code/__torch__/tests/torch_models.py"
+
+
+def with_line(source: Path, target: Path, line: str) -> Path:
+    """The archive with a line more in its `forward`."""
+
+    def change(name: str, old: bytes) -> bytes | None:
+        if name.endswith(".debug_pkl"):
+            return None
+        head, found, tail = old.decode("utf-8", "replace").partition("    return")
+        return f"{head}    {line}\n{found}{tail}".encode() if name == CODE else old
+
+    return rewritten(source, target, change)
+
+
+@pytest.fixture
+def linear(tmp_path: Path) -> Path:
+    """TorchScript of one layer."""
+    return torch_models.scripted(torch_models.Twice(), tmp_path / "sound.pt")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'torch.save(x, "{marker}")',
+        'getattr(torch, "save")(x, "{marker}")',
+        'getattr(ops.aten, "save")(x, "{marker}")',
+        'getattr(torch, "from_file")("{marker}", True, 16)',
+        'getattr(torch, "sa" "ve")(x, "{marker}")',
+        'getattr(torch, "s\\x61ve")(x, "{marker}")',
+        "getattr(torch, 'save')(x, \"{marker}\")",
+        'getattr (torch, "save")(x, "{marker}")',
+        'getattr(torch,\n        "save")(x, "{marker}")',
+        'getattr(torch, """save""")(x, "{marker}")',
+        'torch. \\\n      save(x, "{marker}")',
+        'torch. # none\n      save(x, "{marker}")',
+        'x.save("{marker}")',
+    ],
+)
+def test_torchscript_that_calls_what_touches_files(tmp_path: Path, linear: Path, call: str) -> None:
+    line = "_m = " + call.replace("{marker}", str(tmp_path / "marker"))
+    hostile = with_line(linear, tmp_path / "m.pt", line)
+    try:
+        torch.jit.load(str(hostile))(X)
+    except Exception:  # some of these aren't TorchScript, others have no such overload
+        pass
+    (tmp_path / "marker").unlink(missing_ok=True)
+    assert refused(tmp_path, "m.pt").code == "admission.unsafe_model"
+
+
+@pytest.mark.parametrize("call", ['getattr(torch, "save")(x, "{}")', 'torch.save(x, "{}")'])
+def test_code_that_is_found_by_another_case(tmp_path: Path, linear: Path, call: str) -> None:
+    marker = tmp_path / "marker"
+    hostile = with_line(linear, tmp_path / "first.pt", "_m = " + call.format(marker))
+
+    with zipfile.ZipFile(hostile) as old, zipfile.ZipFile(tmp_path / "m.pt", "w") as new:
+        for info in old.infolist():
+            new.writestr(
+                info.filename.replace(CODE, CODE.upper()),
+                old.read(info.filename),
+            )
+    with torch_models.old_ways():
+        torch.jit.load(str(tmp_path / "m.pt"))(X)
+    assert marker.exists(), "the reader has become strict about case: look at it anew"
+    marker.unlink()
+    assert refused(tmp_path, "m.pt").code == "admission.unsafe_model"
+
+
+def test_graphs_with_operators_that_touch_files(tmp_path: Path) -> None:
+    from paritygate.runners.torch_operators import check_graphs
+    from paritygate.runners.torch_program import ProgramError
+
+    class Inner(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.saves = Saves(str(tmp_path / "marker"))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if x.sum() > 0:
+                for _ in range(2):
+                    x = self.saves(x)
+            return x
+
+    with torch_models.old_ways():
+        script = torch.jit.script(Inner())
+    with pytest.raises(ProgramError, match="calls 'save'"):
+        check_graphs(script)
+
+
+def test_submodules_whose_names_are_numbers_pass(tmp_path: Path) -> None:
+    nest = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(4, 4)), torch.nn.ReLU())
+    torch_models.scripted(nest, tmp_path / "m.pt")
+    with zipfile.ZipFile(tmp_path / "m.pt") as archive:
+        code = [archive.read(n) for n in archive.namelist() if n.endswith(".py")]
+    assert any(b'getattr(self, "0")' in text for text in code)
+    runner = prepare(spec_of("m.pt"), context_of(tmp_path, None, None, INPUT))
+    runner.close()

@@ -158,8 +158,9 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
     ]
     if masked:
         raise PlanError(masked, "verify")
-    arrays = [{name: _array(value) for name, value in batch.items()} for batch in batches]
-    problems: list[Problem] = []
+    arrays, problems = _all_arrays(batches)
+    if problems:
+        raise PlanError(problems, "verify")
     first = arrays[0]
     for number, batch in enumerate(arrays):
         path = f"inputs[{number}]"
@@ -174,13 +175,32 @@ def _check_batches(batches: Sequence[Inputs]) -> list[dict[str, Array]]:
     return arrays
 
 
-def _array(value: Any) -> Array:
-    """An array as it is, NumPy's own texts as objects."""
-    if is_tensor(value):
-        from paritygate.runners.torch_arrays import to_array
+def _all_arrays(batches: Sequence[Inputs]) -> tuple[list[dict[str, Array]], list[Problem]]:
+    """Arrays as they are, NumPy's own texts as objects; and what can't be made one."""
+    arrays: list[dict[str, Array]] = []
+    problems: list[Problem] = []
+    for number, batch in enumerate(batches):
+        taken: dict[str, Array] = {}
+        for name, value in batch.items():
+            found = _taken(value)
+            if isinstance(found, str):
+                problems.append(Problem(f"inputs[{number}].{name}", found))
+            else:
+                taken[name] = found
+        arrays.append(taken)
+    return arrays, problems
 
-        return to_array(value, copy=True)
-    array = np.asarray(value)
+
+def _taken(value: Any) -> Array | str:
+    """An array; or what is wrong with the value."""
+    if is_tensor(value):
+        from paritygate.runners.torch_arrays import array_or_problem
+
+        return array_or_problem(value, "give ")
+    try:
+        array = np.asarray(value)
+    except Exception as e:  # lists of unequal lengths; whatever an object's own method raises
+        return f"can't be made an array ({type(e).__name__}: {str(e)[:200]})"
     return array.astype(object) if array.dtype.kind in "UT" else array
 
 

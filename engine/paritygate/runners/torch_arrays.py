@@ -6,7 +6,6 @@ An item of a dict is named by its key, item k of a sequence `s` is `s.k`, a plai
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -40,38 +39,25 @@ def name_of(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def to_torch(array: Array, *, alias: bool) -> Any:
-    """A tensor on the CPU of an array's elements.
+def to_torch(array: Array) -> Any:
+    """A tensor on the CPU, in memory of its own: torch heeds no read-only flag.
 
     Args:
-        array: C-contiguous, of a dtype in `KNOWN`.
-        alias: over the array's own memory, which may be read-only: nothing may write to it. Else
-            a copy.
+        array: of a dtype in `KNOWN`.
     """
     import torch
 
     name = dtype_name(array.dtype)
-    bits = array.view(_BITS[name]) if name in _BITS else array
-    tensor = torch.from_numpy(_writable(bits) if alias else np.array(bits, order="C", copy=True))
+    own = np.array(array, order="C", copy=True)
+    tensor = torch.from_numpy(own.view(_BITS[name]) if name in _BITS else own)
     return tensor.view(getattr(torch, name)) if name in _BITS else tensor
 
 
-def _writable(array: Array) -> Array:
-    """The same memory without the read-only flag, which torch would warn of."""
-    if array.flags.writeable or not array.size:
-        return array.copy() if not array.size else array
-    memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    memory._array = array  # keeps the memory alive
-    alias: Array = np.frombuffer(memory, array.dtype).reshape(array.shape)
-    return alias
-
-
-def to_array(tensor: Any, *, copy: bool) -> Array:
-    """A read-only array of a tensor's elements, C-contiguous.
+def to_array(tensor: Any) -> Array:
+    """A read-only array of a tensor's elements, C-contiguous, in memory of its own.
 
     Args:
         tensor: on any device.
-        copy: into memory of its own; else a view where that is possible.
 
     Raises:
         AnswerError: of a kind or dtype that can't be judged.
@@ -85,9 +71,7 @@ def to_array(tensor: Any, *, copy: bool) -> Array:
     plain = tensor.detach().resolve_neg().cpu().contiguous()
     if name in _BITS:
         plain = plain.view(getattr(torch, _BITS[name]))
-    array: Array = plain.numpy()
-    if copy:
-        array = array.copy(order="C")
+    array: Array = plain.numpy().copy(order="C")
     if name in _BITS:
         array = array.view(numpy_dtype(name))
     view = array.view()
@@ -95,19 +79,27 @@ def to_array(tensor: Any, *, copy: bool) -> Array:
     return view
 
 
-def _unusable(tensor: Any, torch: Any) -> str | None:
+def array_or_problem(tensor: Any, give: str) -> Array | str:
+    """A tensor's elements; or what is wrong with it, as a clause that `give` goes on to mend."""
+    import torch
+
+    problem = _unusable(tensor, torch, give)
+    return problem or to_array(tensor)
+
+
+def _unusable(tensor: Any, torch: Any, give: str = "return ") -> str | None:
     if not isinstance(tensor, torch.Tensor):
-        return f"is a {type(tensor).__name__}, not a tensor; return a tensor with a row a sample"
+        return f"is a {type(tensor).__name__}, not a tensor; {give}a tensor with a row a sample"
     if tensor.is_nested:
-        return "is a nested tensor; return a padded one, or one tensor a batch of one shape"
+        return f"is a nested tensor; {give}a padded one, or one tensor a batch of one shape"
     if tensor.layout != torch.strided:
-        return f"is a sparse tensor ({tensor.layout}); return tensor.to_dense()"
+        return f"is a sparse tensor ({tensor.layout}); {give}tensor.to_dense()"
     if tensor.is_quantized:
-        return f"is a quantised tensor ({tensor.dtype}); return tensor.dequantize()"
+        return f"is a quantised tensor ({tensor.dtype}); {give}tensor.dequantize()"
     if tensor.is_complex():
-        return f"is complex ({tensor.dtype}); return torch.view_as_real(tensor)"
+        return f"is complex ({tensor.dtype}); {give}torch.view_as_real(tensor)"
     if tensor.is_meta:
-        return "is on the meta device, which holds no numbers"
+        return f"is on the meta device, which holds no numbers; {give}a tensor of numbers"
     name = name_of(tensor.dtype)
     if name not in KNOWN:
         known = ", ".join(d for d in DTYPES if d in KNOWN)

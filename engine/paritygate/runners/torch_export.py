@@ -19,6 +19,16 @@ from paritygate.runners.torch_program import (
 )
 
 _TRAINS = "train"
+_ANSWERS = frozenset({"USER_OUTPUT"})
+_GIVEN = frozenset({"USER_INPUT", "PARAMETER", "BUFFER", "CONSTANT_TENSOR"})
+# Functions of Python on sizes, and on answers of several tensors.
+_PLAIN = frozenset(
+    {
+        *("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "not_", "abs"),
+        *("floor", "ceil", "trunc", "sqrt"),
+    }
+)
 
 
 def load_exported(path: Path) -> Program:
@@ -66,16 +76,15 @@ def describe_exported(program: Any) -> Program:
     check_evaluation(program)
     tensors = [*program.state_dict.values(), *program.constants.values()]
     tensors = [t for t in tensors if isinstance(t, torch.Tensor)]
-    targets = [n.target for n in program.graph.nodes if n.op == "call_function"]
-    is_pure = all(_is_functional(target) for target in targets)
+    call = program.module()
+    targets = _targets(program.graph_module)
     quantized = [str(target) for target in targets if str(target).startswith("quantized")]
     return Program(
-        call=program.module(),
+        call=call,
         form="exported program",
         parameters=tuple(_parameters(program)),
         answers=tuple(_answers(program)),
-        is_pure=is_pure,
-        is_thread_safe=is_pure,
+        is_thread_safe=_is_pure(program, targets, call),
         bounds=_bounds(program),
         facts={"precision": describe_precision(tensors, quantized)},
     )
@@ -114,9 +123,31 @@ def trains(operator: str, given: Mapping[str, Any]) -> bool:
     return False
 
 
+def _targets(module: Any) -> list[Any]:
+    return [n.target for n in module.graph.nodes if n.op == "call_function"]
+
+
+def _is_pure(program: Any, targets: list[Any], call: Any) -> bool:
+    """Whether it writes to nothing that it is given or keeps.
+
+    A program whose graph is functional may list what it changes among its outputs; its module then
+    copies that back.
+    """
+    signature = program.graph_signature
+    kinds = {spec.kind.name for spec in signature.output_specs}
+    takes = {spec.kind.name for spec in signature.input_specs}
+    return (
+        kinds <= _ANSWERS
+        and takes <= _GIVEN
+        and all(_is_functional(target) for target in (*targets, *_targets(call)))
+    )
+
+
 def _is_functional(target: Any) -> bool:
     schema = getattr(target, "_schema", None)
-    return (schema is not None and not schema.is_mutable) or target.__class__ is type(len)
+    if schema is not None:
+        return not schema.is_mutable
+    return target.__class__ is type(len) and target.__name__ in _PLAIN
 
 
 def _parameters(program: Any) -> Iterator[Parameter]:

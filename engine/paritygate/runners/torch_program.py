@@ -67,7 +67,6 @@ class Program:
         form: what it is, in words.
         parameters: what it takes, in order.
         answers: what it declares to answer; None: unknown.
-        is_pure: it writes to nothing that it is given or keeps.
         is_thread_safe: several threads may call it at once.
         largest: rows that a batch may have at most, and least, where the program says so.
         reset: called before each batch.
@@ -78,7 +77,6 @@ class Program:
     form: str
     parameters: tuple[Parameter, ...]
     answers: tuple[Answer, ...] | None = None
-    is_pure: bool = False
     is_thread_safe: bool = False
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     reset: Any = None

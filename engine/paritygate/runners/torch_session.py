@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
 from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
@@ -73,9 +71,7 @@ class Caller:
             args, keywords = self._arguments(arrays)
             answer = program.call(*args, **keywords)
             outputs = rename(named(answer), self._wiring.names)
-            return {
-                name: self._array(name, value, args, keywords) for name, value in outputs.items()
-            }
+            return {name: _own(name, value) for name, value in outputs.items()}
 
     def first(self, arrays: Sequence[Array], size: int) -> tuple[dict[str, Array], str | None]:
         """Answer a batch; the first one several times, to see whether it can be judged at all.
@@ -124,18 +120,9 @@ class Caller:
             return one.constant.item()
         source = array if array is not None else one.constant
         assert source is not None
-        contiguous = np.ascontiguousarray(source).reshape(source.shape)
-        # What a program writes to must be its own: the pack is mapped, and others read it too.
-        return to_torch(contiguous, alias=self._program.is_pure).to(self._device)
-
-    def _array(self, name: str, value: Any, args: list[Any], keywords: Mapping[str, Any]) -> Array:
-        shares = not self._program.is_pure or any(
-            _shares_memory(value, given) for given in (*args, *keywords.values())
-        )
-        try:
-            return to_array(value, copy=shares)
-        except AnswerError as e:
-            raise AnswerError(f"output {name!r} {e}") from None
+        # Always a copy: the pack is mapped and others read it too, and that a program doesn't
+        # write to what it is given can't be known of all.
+        return to_torch(source).to(self._device)
 
     def _probe(self, arrays: Sequence[Array], outputs: dict[str, Array], size: int) -> str | None:
         """Whether each output follows the batch, by one run of another size or in another order."""
@@ -188,13 +175,11 @@ def _same_bits(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     )
 
 
-def _shares_memory(value: Any, given: Any) -> bool:
-    if not (hasattr(value, "untyped_storage") and hasattr(given, "untyped_storage")):
-        return False
+def _own(name: str, value: Any) -> Array:
     try:
-        return bool(value.untyped_storage().data_ptr() == given.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # sparse tensors have none; refused elsewhere
-        return False
+        return to_array(value)
+    except AnswerError as e:
+        raise AnswerError(f"output {name!r} {e}") from None
 
 
 class TorchSession(RunnerSession):

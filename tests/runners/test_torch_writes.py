@@ -14,11 +14,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tests import models, torch_models  # noqa: E402
+
 import paritygate  # noqa: E402
 from paritygate.golden.write import PackWriter, tensor_batch  # noqa: E402
 from paritygate.runners.torch_export import describe_exported  # noqa: E402
 from paritygate.testing import RunnerContract  # noqa: E402
-from tests import models, torch_models  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 X = torch.zeros(2, 4)
@@ -71,7 +72,7 @@ def save_clips(path: Path) -> Path:
 
 
 def golden(folder: Path) -> Array:
-    """A pack of 600 samples beyond what `Clips` lets through, mapped into memory when it is read."""
+    """A pack of 600 samples, many beyond what `Clips` lets through; it is mapped when read."""
     x = np.random.default_rng(3).normal(size=(600, 4)).astype(np.float32) * 3
     record = tensor_batch({"in.x": x}).add_column(0, "sample_id", pa.array(range(600), pa.int64()))
     writer = PackWriter(folder / "g.arrow", record.schema)

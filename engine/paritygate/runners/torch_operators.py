@@ -73,8 +73,9 @@ def check_graphs(module: Any) -> None:
         ProgramError: which operator, and of which method.
     """
     for path, inner in module.named_modules():
-        script = getattr(inner, "_c", None)
-        for name in script._method_names() if script is not None else ():
+        script: Any = getattr(inner, "_c", None)
+        names = script._method_names() if script is not None else ()
+        for name in names:
             where = f"{path}.{name}" if path else str(name)
             for kind in _kinds(script._get_method(name).inlined_graph):
                 namespace, _, operator = kind.partition("::")

@@ -37,7 +37,7 @@ def test_two_files_without_a_plan(tmp_path: Path) -> None:
     for cand, code, verdict in (
         ("net.pt", 0, "release"),
         ("other.pt", 1, "hold"),
-        ("pickled.pt", 2, "unjudged"),
+        ("pickled.pt", 1, "hold"),
     ):
         done = command(tmp_path, "run", "--cand", cand, *sides, "--json")
         assert done.returncode == code, done.stderr

@@ -107,14 +107,21 @@ def test_a_candidate_of_other_weights_holds_and_can_be_replayed(folder: Path) ->
         paritygate.replay(outcome.folder, out=folder / "again")
 
 
-def test_a_pickled_module_is_a_fault_of_the_plan(folder: Path) -> None:
+@pytest.mark.parametrize("key", ["model", "weights"])
+def test_a_pickled_module_holds_as_a_candidate(folder: Path, key: str) -> None:
     torch.save(torch_models.Net(5), folder / "net.pt")
-    plan = {
+    (folder / "made.py").write_text(
+        "import torch\ndef build():\n    return torch.nn.Linear(4, 3)\n"
+    )
+    pickled = {"model": "net.pt"} if key == "model" else {"factory": "made:build", key: "net.pt"}
+    plan: dict[str, Any] = {
         "golden": "g.arrow",
-        "runners": {"ref": "net.onnx", "cand": "net.pt"},
+        "runners": {"ref": "net.onnx", "cand": pickled},
         "stages": [{"reference": "ref", "candidate": "cand", "default": near()}],
     }
-    with pytest.raises(paritygate.ParityError, match="is a pickle"):
+    assert codes(run(folder, plan))[0] == "admission.unsafe_model"
+    plan["stages"] = [{"reference": "cand", "candidate": "ref", "default": near()}]
+    with pytest.raises(paritygate.ParityError):
         run(folder, plan)
 
 

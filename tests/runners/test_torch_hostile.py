@@ -75,13 +75,24 @@ def test_a_pickled_module_says_how_to_save_it(tmp_path: Path) -> None:
     assert "torch.nn.modules.linear.Linear" in told
     assert "torch.export.save(" in told
     assert "TorchScript" in told
+    assert "weights = 'weights.pt'" in told
+    assert "weights = 'm.pt'" not in told
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_weights_alone_say_what_is_missing(tmp_path: Path, is_zip: bool) -> None:
+    state = torch.nn.Linear(2, 2).state_dict()
+    torch.save(state, tmp_path / "m.pt", _use_new_zipfile_serialization=is_zip)
+    told = str(refused(tmp_path, "m.pt"))
+    assert "holds weights without the program" in told
     assert "weights = 'm.pt'" in told
 
 
-def test_weights_alone_say_what_is_missing(tmp_path: Path) -> None:
-    torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "m.pt")
-    told = str(refused(tmp_path, "m.pt"))
-    assert "holds weights without the program" in told
+def test_a_legacy_module_names_what_it_would_import(tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "m.pt", _use_new_zipfile_serialization=False)
+    error = refused(tmp_path, "m.pt")
+    assert "torch.nn.modules.linear.Linear" in str(error)
+    assert error.code == "admission.unsafe_model"
 
 
 @pytest.mark.parametrize("way", ["zip", "legacy", "plain"])

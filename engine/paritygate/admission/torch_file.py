@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickletools
 import zipfile
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 Form = Literal["torchscript", "exported", "weights", "pickle", "safetensors", "other"]
 
@@ -27,6 +27,7 @@ _OF_TENSORS = frozenset(
 _STORAGE = "Storage"
 _HEADER_LIMIT = 100 << 20  # bytes of JSON that a safetensors file may begin with
 _PICKLE_LIMIT = 256 << 20
+_LEGACY_PICKLES = 5  # magic number, version, machine, what was saved, keys of the storages
 
 
 def form_of_file(path: Path) -> Form:
@@ -55,11 +56,13 @@ def form_of_file(path: Path) -> Form:
 
 
 def pickled_names(path: Path) -> list[str]:
-    """Classes and functions that a `torch.save` archive would import, but for those of tensors.
+    """Classes and functions that a file of `torch.save` would import, but for those of tensors.
 
     Returns:
         `module.name` of each, sorted; `?` where it can't be told.
     """
+    if not zipfile.is_zipfile(path):
+        return _legacy_names(path)
     try:
         with zipfile.ZipFile(path) as archive:
             member = next(n for n in archive.namelist() if n.partition("/")[2] == "data.pkl")
@@ -70,7 +73,18 @@ def pickled_names(path: Path) -> list[str]:
         return ["?"]
 
 
-def foreign_names(pickled: bytes) -> list[str]:
+def _legacy_names(path: Path) -> list[str]:
+    """Of a file in the format before torch 1.6: pickles one after the other, then the numbers."""
+    if path.stat().st_size > _PICKLE_LIMIT:
+        return ["?"]
+    found: set[str] = set()
+    with path.open("rb") as file:
+        for _ in range(_LEGACY_PICKLES):
+            found.update(foreign_names(file))
+    return sorted(found - {"?"}) or sorted(found)
+
+
+def foreign_names(pickled: bytes | IO[bytes]) -> list[str]:
     """What a pickle would import besides what tensors are made of, without unpickling it."""
     found: set[str] = set()
     texts: list[str] = []
@@ -99,4 +113,6 @@ def _form_of_other(path: Path) -> Form:
     size = int.from_bytes(head[:8], "little")
     if head[8:9] == b"{" and 2 <= size <= min(_HEADER_LIMIT, path.stat().st_size - 8):
         return "safetensors"
-    return "pickle" if head[:1] == b"\x80" else "other"
+    if head[:1] != b"\x80":
+        return "other"
+    return "pickle" if _legacy_names(path) else "weights"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name
@@ -222,16 +222,23 @@ def _match_inputs(
             if spec.shape and isinstance(spec.shape[0], int):
                 batches[ours] = spec.shape[0]
         elif constant is not None:
-            differences += _against_constant(spec, constant)
+            differences += _against_constant(replace(spec, name=str(node.name)), constant)
             fixed[str(node.name)] = constant
         else:
-            known = [*context.inputs, *context.constants]
-            differences.append(
-                f"the model takes {spec}, which is neither in the pack nor in [constants]"
-                f"{did_you_mean(ours, known) if known else '; both are empty'}"
-                f"; or map it: inputs = {{ NAME = {str(node.name)!r} }}"
-            )
+            differences.append(_unfed(ours, str(node.name), spec, context))
     return inputs, fixed, batches
+
+
+def _unfed(ours: str, theirs: str, spec: TensorSpec, context: PrepareContext) -> str:
+    known = [*context.inputs, *context.constants]
+    hint = did_you_mean(ours, known) if known else "; both are empty"
+    if ours != theirs:
+        return (
+            f"inputs.{ours} = {theirs!r}: {ours!r} is neither in the pack nor in [constants]{hint}"
+            "; the plan's name stands on the left, the model's on the right"
+        )
+    told = f"the model takes {spec}, which is neither in the pack nor in [constants]{hint}"
+    return f"{told}; or map it: inputs = {{ NAME = {theirs!r} }}"
 
 
 def _against_column(spec: TensorSpec, column: ColumnSpec, model_name: str) -> list[str]:
@@ -249,7 +256,8 @@ def _against_column(spec: TensorSpec, column: ColumnSpec, model_name: str) -> li
         for want, have in zip(spec.shape[1:], column.shape, strict=True)
         if isinstance(want, int)
     )
-    return [] if same else [f"the model takes {spec}, the pack has {column}"]
+    takes = replace(spec, name=model_name)
+    return [] if same else [f"the model takes {takes}, the pack has {column}"]
 
 
 def _against_constant(spec: TensorSpec, constant: Array) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
-from paritygate.core.errors import RunnerError, UnusableError
+from paritygate.core.errors import RunnerError, RunnerLoadError, UnusableError
 from paritygate.core.ragged import Tensor, as_tensor
 from paritygate.core.tables import CALL
 from paritygate.core.tensors import Array, Batch
@@ -195,6 +196,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     where = f"runners.{spec.name}.call"
     folder = context.folder / (options.folder or "")
     found = find_function(spec.name, where, options.call, folder)
+    _check_takes_one(spec.name, where, options.call, found.function)
     size = options.batch_size or DEFAULT_BATCH_SIZE
     facts: dict[str, object] = {
         "call": options.call,
@@ -213,6 +215,30 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
         context.constants,
         context.layout,
     )
+
+
+def _check_takes_one(runner: str, where: str, call: str, function: Function) -> None:
+    """Refuse a function that can't be called with the inputs."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of native code
+        return
+    try:
+        signature.bind({})
+    except TypeError:
+        takes = "no arguments" if not signature.parameters else f"{signature}"
+        raise RunnerLoadError(
+            runner,
+            f"{where}: {call!r} takes {takes}, and is called with one, a dict of name -> array; "
+            f"where it makes an nn.Module of torch, say factory = {call!r} in its place",
+            is_plan_fault=True,
+        ) from None
+
+
+def _is_module(answer: object) -> bool:
+    """Whether it is a module of torch, which is not imported to find out."""
+    module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+    return isinstance(module, type) and isinstance(answer, module)
 
 
 def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Tensor]:
@@ -234,6 +260,11 @@ def _own(where: str, answer: object, names: tuple[str, ...]) -> dict[str, Tensor
                 f"{', '.join(names)}; name each in the order in which they are returned"
             )
         answer = dict(zip(names, answer, strict=True))
+    if _is_module(answer):
+        raise UnusableError(
+            f"{where}: returned a module of torch ({type(answer).__name__}); say factory = "
+            "'module:function' in place of call, and it is run as one"
+        )
     if not isinstance(answer, Mapping):
         raise UnusableError(
             f"{where}: returned a {type(answer).__name__}; return a dict of name -> array"

@@ -41,7 +41,7 @@ class TorchRunner(Runner):
         program: Program,
         wiring: TorchWiring,
         limits: Limits,
-        threads: int,
+        settings: Settings,
         held: ExitStack,
     ) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class TorchRunner(Runner):
             outputs=wiring.base.outputs if program.answers is not None else None,
         )
         self._caller: Caller | None = Caller(
-            program, wiring, limits.device, threads, is_thread_safe=limits.thread_safe
+            program, wiring, limits.device, settings, is_thread_safe=limits.thread_safe
         )
         self._seen = self._caller
         self._wiring = wiring
@@ -235,7 +235,7 @@ def _make(
         process_wide=settings.told(),
         is_fixed=is_fixed,
     )
-    return TorchRunner(name, program, wiring, limits, settings.threads, held)
+    return TorchRunner(name, program, wiring, limits, settings, held)
 
 
 def _settings(
@@ -246,7 +246,7 @@ def _settings(
         **describe_build(torch),
         "device": options.device,
         "device_name": _device_name(torch, options.device),
-        "intra_op_num_threads": int(torch.get_num_threads()),
+        "intra_op_num_threads": settings.threads or int(torch.get_num_threads()),
         "deterministic": settings.deterministic,
         "tf32": settings.tf32,
         "seed": settings.seed,

@@ -15,7 +15,8 @@ from paritygate.runners.torch_script import describe_script, load_script, tell_t
 
 _HOW = (
     "save the whole program by torch.export.save(torch.export.export(model.eval(), inputs), "
-    "'model.pt2') or as TorchScript, or the weights by torch.save(model.state_dict(), path) and say"
+    "'model.pt2') or as TorchScript, or the weights by torch.save(model.state_dict(), "
+    "'weights.pt') and say factory = 'module:function', weights = 'weights.pt'"
 )
 _FACTORY = "factory = 'module:function', weights = {name!r}"
 
@@ -59,8 +60,7 @@ def _load(path: Path, submodule: str | None, reset: str | None) -> Program:
         names = ", ".join(pickled_names(path)[:4])
         raise ProgramError(
             f"{path.name} is a pickle ({names}), as torch.save(model) writes it, and unpickling "
-            f"runs whatever such a file says, so it isn't done: {_HOW} {factory}",
-            is_plan_fault=True,
+            f"runs whatever such a file says, so it isn't done: {_HOW}",
             code="admission.unsafe_model",
         )
     raise ProgramError(

@@ -17,38 +17,41 @@ from paritygate.runners.python_import import is_interrupt, tell_error
 from paritygate.runners.torch_arrays import AnswerError, named, rename, to_array, to_torch
 from paritygate.runners.torch_program import Program
 from paritygate.runners.torch_script import tell_torch
+from paritygate.runners.torch_settings import Settings, differences, put_in_force
 from paritygate.runners.torch_wiring import Fed, TorchWiring
 
 _LOOKS = 3  # runs of the first batch: TorchScript optimises what it has run twice
 
 
 class Caller:
-    """Calls a program with arrays; threads may share it.
-
-    Attributes:
-        findings: what the first batch has shown.
-    """
+    """Calls a program with arrays; threads may share it."""
 
     def __init__(
         self,
         program: Program,
         wiring: TorchWiring,
         device: str,
-        threads: int,
+        settings: Settings,
         *,
         is_thread_safe: bool,
     ) -> None:
         self._program = program
         self._wiring = wiring
         self._device = device
-        self._threads = threads
+        self._settings = settings
+        self._changed: tuple[str, ...] = ()
         self._one_at_a_time: AbstractContextManager[Any] = (
             nullcontext() if is_thread_safe else threading.Lock()
         )
         self._first = threading.Lock()
         self._is_known = False
         self._problem: str | None = None
-        self.findings: tuple[Finding, ...] = ()
+        self._seen: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the first batch, and the settings after each, have shown."""
+        return (*self._seen, *((_settings_changed(self._changed),) if self._changed else ()))
 
     def __call__(self, arrays: Sequence[Array]) -> dict[str, Array]:
         """Answer one batch.
@@ -61,8 +64,8 @@ class Caller:
         """
         import torch
 
-        if self._threads and torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)  # each thread has a number of its own
+        if differences(self._settings):  # each thread has a number of threads of its own
+            put_in_force(self._settings)
         program = self._program
         plain = torch.autocast(self._device.partition(":")[0], enabled=False)
         with self._one_at_a_time, torch.inference_mode(), plain:
@@ -70,6 +73,7 @@ class Caller:
                 program.reset()
             args, keywords = self._arguments(arrays)
             answer = program.call(*args, **keywords)
+            self._changed = self._changed or differences(self._settings)
             outputs = rename(named(answer), self._wiring.names)
             return {name: _own(name, value) for name, value in outputs.items()}
 
@@ -86,7 +90,7 @@ class Caller:
                 return self(arrays), self._problem
             looks = [self(arrays) for _ in range(_LOOKS)]
             if not all(_same_bits(looks[0], other) for other in looks[1:]):
-                self.findings = (_NOT_REPEATABLE,)
+                self._seen = (_NOT_REPEATABLE,)
             else:
                 self._problem = self._probe(arrays, looks[-1], size)
             self._is_known = True
@@ -144,6 +148,20 @@ class Caller:
             wiring = _probed(base, outputs, size)
             return BatchProbe(wiring, "cpu", again).look(None, arrays, outputs, size)
         return problem
+
+
+def _settings_changed(changed: tuple[str, ...]) -> Finding:
+    return Finding(
+        code="runner.settings_changed",
+        message=(
+            "settings of torch were others after a batch than those that the summary names "
+            f"({'; '.join(changed)}): the program, or another in this process, sets them itself"
+        ),
+        next=(
+            "take the calls that set them out of the forward, and say what is wanted in the "
+            "runner's table (deterministic, intra_op_num_threads, tf32)"
+        ),
+    )
 
 
 _NOT_REPEATABLE = Finding(

@@ -81,6 +81,44 @@ def acquire(settings: Settings) -> Callable[[], None]:
     return release
 
 
+def differences(settings: Settings) -> tuple[str, ...]:
+    """What isn't as it was set any more, each as `NAME: what was set -> what is in force`."""
+    import torch
+
+    found = {
+        "intra_op_num_threads": (settings.threads or None, torch.get_num_threads()),
+        "deterministic": (settings.deterministic, torch.are_deterministic_algorithms_enabled()),
+        "deterministic (warn_only)": (
+            False,
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ),
+        "float32_matmul_precision": (_precision(settings), torch.get_float32_matmul_precision()),
+        "tf32": (settings.tf32, _tf32_of(torch.backends.cudnn)),
+    }
+    return tuple(
+        f"{name}: {was} -> {now}"
+        for name, (was, now) in found.items()
+        if was is not None and now is not None and was != now
+    )
+
+
+def put_in_force(settings: Settings) -> None:
+    """Set what a program may have changed; the number of threads is each thread's own."""
+    import torch
+
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    torch.use_deterministic_algorithms(settings.deterministic)
+    torch.backends.cudnn.deterministic = settings.deterministic
+    torch.backends.cudnn.benchmark = False
+    torch.set_float32_matmul_precision(_precision(settings))
+    _set_tf32(torch.backends.cudnn, settings.tf32)
+
+
+def _precision(settings: Settings) -> str:
+    return "high" if settings.tf32 else "highest"
+
+
 def _apply(settings: Settings) -> Callable[[], None]:
     """Set them; returns what puts back what was there."""
     import torch
@@ -95,13 +133,7 @@ def _apply(settings: Settings) -> Callable[[], None]:
     had_random = torch.get_rng_state()
     if settings.deterministic:
         os.environ.setdefault(_CUBLAS, ":4096:8")
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
-    torch.use_deterministic_algorithms(settings.deterministic)
-    cudnn.deterministic = settings.deterministic
-    cudnn.benchmark = False
-    torch.set_float32_matmul_precision("high" if settings.tf32 else "highest")
-    _set_tf32(cudnn, settings.tf32)
+    put_in_force(settings)
     torch.manual_seed(settings.seed)
 
     def restore() -> None:

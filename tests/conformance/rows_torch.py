@@ -145,7 +145,7 @@ ROWS = (
         "source",
         "torch: a pickled module, which would run what its file says",
         _pickled,
-        unjudged("admission.unsafe_model"),
+        hold("admission.unsafe_model", "stage.not_run"),
         "torch.export.save",
     ),
 )

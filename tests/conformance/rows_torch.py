@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance.case import RELEASE, Call, Case, Expected, hold, unjudged
+from tests.conformance.case import RELEASE, Call, Case, Expected, hold
 from tests.packs import write_pack
 
 import paritygate

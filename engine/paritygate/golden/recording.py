@@ -15,6 +15,7 @@ KEY = b"paritygate.recording"
 VERSION = 1
 RESERVED = 32 << 10
 _LONGEST_TEXT = 500
+_LAST = ("class_keys", "views", "recorded", "fetches")  # the verdict looks at them
 
 Digest = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[StrictInt, Field(ge=0)]
@@ -70,6 +71,8 @@ class Recording(_Part):
         samples: how many of them.
         first_error: what the runner raised first, if it did.
         findings: what holds whatever is made of it.
+        unchecked: what was not looked for when it was made; None: it doesn't say.
+        left_out: facts that didn't fit.
         environment: versions, processor and settings.
         paritygate: the version that wrote it.
         finished: when, in UTC.
@@ -82,6 +85,8 @@ class Recording(_Part):
     samples: RecordedSamples
     first_error: StrictStr = ""
     findings: tuple[RecordedFinding, ...] = ()
+    unchecked: tuple[StrictStr, ...] | None = None
+    left_out: tuple[StrictStr, ...] = ()
     environment: dict[StrictStr, Any] = Field(default_factory=dict)
     paritygate: StrictStr
     finished: StrictStr
@@ -102,19 +107,22 @@ def encode_recording(recording: Recording) -> bytes:
     """JSON of `RESERVED` bytes, spaces at its end.
 
     Long texts are cut, and what doesn't fit is left out of the facts and the environment, the
-    largest entry first.
+    largest entry first, but what a verdict looks at last.
     """
     data = recording.model_dump(mode="json")
     data["first_error"] = data["first_error"][:_LONGEST_TEXT]
     for finding in data["findings"]:
         finding["message"] = finding["message"][:_LONGEST_TEXT]
+    if data["unchecked"] is not None:
+        data["unchecked"] = [told[:_LONGEST_TEXT] for told in data["unchecked"]]
     roomy = [data["runner"]["facts"], data["environment"]]
     while len(text := canonical_json(data)) > RESERVED:
         entries = [(len(canonical_json(v)), key, part) for part in roomy for key, v in part.items()]
         if not entries:
             raise ValueError(f"a recording's metadata of {len(text)} bytes don't fit {RESERVED}")
-        _, key, part = max(entries, key=lambda entry: entry[:2])
+        _, key, part = max(entries, key=lambda entry: (entry[1] not in _LAST, *entry[:2]))
         del part[key]
+        data["left_out"].append(key)
     return text.ljust(RESERVED)
 
 

@@ -50,7 +50,7 @@ class PackWriter:
         """
         self.path = path
         self.rows = 0
-        self._partial = path.with_name(path.name + ".partial")
+        self._partial = self._partial_path()
         merged: dict[Any, Any] = dict(columns.metadata or {})
         merged.update((key.encode(), value) for key, value in (metadata or {}).items())
         self.schema = columns.with_metadata(merged) if merged else columns
@@ -121,12 +121,19 @@ class PackWriter:
             self._writer.close()
             self._sink.close()
         self._complete(self._partial)
-        self._partial.replace(self.path)
+        self._take_name(self._partial)
         self._named()
         self._writer = self._sink = None
 
     def _complete(self, partial: Path) -> None:
         """What is left to do on the closed file before it takes its name."""
+
+    def _partial_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".partial")
+
+    def _take_name(self, partial: Path) -> None:
+        """Give the complete file its name."""
+        partial.replace(self.path)
 
     def _named(self) -> None:
         """What is left to do once it has its name."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.core.dtypes import numpy_dtype
+from paritygate.core.errors import FolderError
 from paritygate.core.ragged import Ragged, Tensor, row_of, stack_rows
 from paritygate.core.tensors import Array, ColumnSpec
 from paritygate.golden.dtypes import tensor_field
@@ -32,7 +33,7 @@ class RecordingWriter(PackWriter):
     """Streaming writer of one recording; complete and on the disk, or not there at all."""
 
     def __init__(self, path: Path, columns: pa.Schema) -> None:
-        """Open `<path>.partial`.
+        """Open a partial file beside the path, of a name that no other writer has.
 
         Raises:
             FolderError: the file can't be made.
@@ -63,6 +64,27 @@ class RecordingWriter(PackWriter):
                     content[place : place + RESERVED] = self._final
                 content.flush()
             os.fsync(file.fileno())
+
+    def _partial_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{secrets.token_hex(6)}.partial")
+
+    def _take_name(self, partial: Path) -> None:
+        """Take the name unless somebody else has it: two recordings never replace each other."""
+        try:
+            try:
+                os.link(partial, self.path)
+            except FileExistsError:
+                raise
+            except OSError:  # no hard links here: take the name by an empty file, and fill it
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+                partial.replace(self.path)
+                return
+        except FileExistsError:
+            raise FolderError(
+                f"{self.path}: was written by somebody else while this was recorded, and is left "
+                "as it is; record again under another name (--out)"
+            ) from None
+        partial.unlink()
 
     def _named(self) -> None:
         with contextlib.suppress(OSError):  # some file systems can't, and lose nothing by it

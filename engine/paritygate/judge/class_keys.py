@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from paritygate.core.policy import DecisionRule
 from paritygate.core.verdict import Reason
@@ -18,17 +18,33 @@ def judge_class_keys(stage: StageFacts) -> Iterator[Reason]:
 
     Agreeing numbers of other classes prove nothing.
     """
-    ref, cand = _keys(stage.ref), _keys(stage.cand)
-    for output in sorted(set(ref) & set(cand)):
-        if list(ref[output]) != list(cand[output]) and stage.stage.judges(output):
+    ref, cand = _all_keys(stage.ref), _all_keys(stage.cand)
+    for output in sorted(set(ref) | set(cand)):
+        found = _first_difference(ref.get(output, []), cand.get(output, []))
+        if found is not None and stage.stage.judges(output):
+            of, left, right = found
             yield Reason(
                 "output.classes",
-                f"output {output!r}: its columns are the classes {_told(ref[output])} of the "
-                f"reference and {_told(cand[output])} of the candidate",
+                f"output {output!r}: its columns are the classes {_told(left)} of the "
+                f"{of[0]} and {_told(right)} of the {of[1]}",
                 stage=stage.stage.name,
                 output=output,
                 next="export both models with the same classes",
             )
+
+
+def _first_difference(
+    ref: Sequence[Keys], cand: Sequence[Keys]
+) -> tuple[tuple[str, str], Keys, Keys] | None:
+    """Two keys that differ, with whose they are; None: there are none."""
+    for left in ref:
+        for right in cand:
+            if list(left) != list(right):
+                return ("reference", "candidate"), left, right
+    for side, keys in (("reference", ref), ("candidate", cand)):
+        if len(keys) > 1:
+            return (f"{side}'s first recording", f"{side}'s others"), keys[0], keys[1]
+    return None
 
 
 def judge_labels(stage: StageFacts, rules: Sequence[DecisionRule]) -> Iterator[Reason]:
@@ -70,11 +86,26 @@ def unknown_classes(stage: StageFacts) -> Iterator[str]:
 
 
 def _keys(side: SideFacts) -> dict[str, Keys]:
-    """Keys by output; not of one whose columns the plan declares to be others than it answers."""
-    keys = cast(Mapping[str, Keys], side.facts.get("class_keys") or {})
-    views = cast(Mapping[str, Mapping[str, object]], side.facts.get("views") or {})
+    return {output: found[0] for output, found in _all_keys(side).items()}
+
+
+def _all_keys(side: SideFacts) -> dict[str, list[Keys]]:
+    """Keys by output, each once; more than one where the files of a recording differ."""
+    return _keys_of(side.facts)
+
+
+def _keys_of(facts: Mapping[str, object]) -> dict[str, list[Keys]]:
+    """Not of outputs whose columns are declared to be others than what was answered."""
+    keys = cast(Mapping[str, Keys], facts.get("class_keys") or {})
+    found: dict[str, list[Keys]] = {output: [told] for output, told in keys.items()}
+    for recording in cast(Sequence[Mapping[str, Any]], facts.get("recorded") or ()):
+        theirs = _keys_of(recording["runner"]["facts"])
+        for ours, name in cast(Mapping[str, str], facts.get("fetches") or {}).items():
+            known = found.setdefault(ours, [])
+            known += [told for told in theirs.get(name, []) if told not in known]
+    views = cast(Mapping[str, Mapping[str, object]], facts.get("views") or {})
     moved = {output for output, view in views.items() if _MOVES & set(view)}
-    return {output: found for output, found in keys.items() if output not in moved}
+    return {output: told for output, told in found.items() if told and output not in moved}
 
 
 def _told(keys: Keys) -> str:

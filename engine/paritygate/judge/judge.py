@@ -27,7 +27,8 @@ def judge(facts: RunFacts) -> Judgement:
     for runner, reason in (*judge_consistency(facts), *judge_noise(facts)):
         reasons.append(reason)
         for stage in facts.stages:
-            if runner in (stage.stage.reference, stage.stage.candidate):
+            is_of = reason.stage in (None, stage.stage.name)
+            if is_of and runner in (stage.stage.reference, stage.stage.candidate):
                 verdicts[stage.stage.name] = Verdict.HOLD
     if facts.changed:
         reasons.append(_changed(facts))

@@ -140,20 +140,21 @@ def run_prepared(
     keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
     try:
         tally = _drive(ready, options, collector, keeper)
-        outputs = keeper.finish(around) if keeper is not None else None
+        checking = time.perf_counter()
+        consistency = check_consistency(ready, is_cut=bool(options.cuts))
+        checked_s = time.perf_counter() - checking
+        checking = time.perf_counter()
+        noise = measure_noise(ready, _noise_table(ready, options))
+        noise_s = time.perf_counter() - checking
+        digests = around.file_digests()
+        overlap = overlapping.result() if overlapping is not None else None
+        facts = _facts(ready, tally, consistency, overlap, noise)
+        outputs = keeper.finish(around, facts) if keeper is not None else None
     except BaseException:
         if keeper is not None:
             keeper.abort()
         raise
-    checking = time.perf_counter()
-    consistency = check_consistency(ready, is_cut=bool(options.cuts))
-    checked_s = time.perf_counter() - checking
-    checking = time.perf_counter()
-    noise = measure_noise(ready, _noise_table(ready, options))
-    noise_s = time.perf_counter() - checking
-    digests = around.file_digests()
-    overlap = overlapping.result() if overlapping is not None else None
-    judgement = judge(_facts(ready, tally, consistency, overlap, noise))
+    judgement = judge(facts)
     shards = collector.write() if folder is not None else {}
     timing = {
         "read_s": collector.seconds.read,

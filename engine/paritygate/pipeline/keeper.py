@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paritygate.comparison.rows import SampleRows, Side, StageResult
 from paritygate.core.tables import NAME
+from paritygate.judge import RunFacts
+from paritygate.judge.consistency import judge_consistency
+from paritygate.judge.noise import judge_noise
+from paritygate.pipeline.notes import seen_through
 from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.recorder import Recorder, describe_kept
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import Surroundings, changed_finding
 from paritygate.runfolder import RunFolder
+from paritygate.runners.base import Finding, Runner
+from paritygate.runners.recorded_origin import Origin
 
 
 class Keeper:
@@ -51,8 +57,12 @@ class Keeper:
         for recorder in self._recorders.values():
             recorder.take(result.block, len(result.rejected))
 
-    def finish(self, around: Surroundings) -> dict[str, Any]:
+    def finish(self, around: Surroundings, facts: RunFacts) -> dict[str, Any]:
         """Complete the recordings.
+
+        Args:
+            around: what the run ran in.
+            facts: of the run that is over, for what holds a runner by itself.
 
         Returns:
             By runner its file with size and digest, and what became of the samples.
@@ -61,10 +71,17 @@ class Keeper:
             FolderError: a recording can't be written.
         """
         changed = changed_finding(self._ready)
+        by_itself = _by_itself(facts)
         told = {}
         for name, recorder in self._recorders.items():
-            findings = [*self._ready.prepared.runners[name].final_findings(), *changed]
-            kept = recorder.finish(around.golden_digest(), around.environment(), findings)
+            runner = self._ready.prepared.runners[name]
+            findings = [*runner.final_findings(), *changed, *by_itself.get(name, ())]
+            kept = recorder.finish(
+                around.golden_digest(),
+                around.environment(),
+                findings,
+                tuple(_unchecked(self._ready, facts, runner)),
+            )
             told[name] = describe_kept(kept, self._folder.partial)
         return told
 
@@ -72,6 +89,34 @@ class Keeper:
         """Drop what has been written."""
         for recorder in self._recorders.values():
             recorder.abort()
+
+
+def _by_itself(facts: RunFacts) -> dict[str, list[Finding]]:
+    """What holds a runner whatever it is compared with; noise below a tolerance is the plan's."""
+    found: dict[str, list[Finding]] = {}
+    for runner, reason in (*judge_consistency(facts), *judge_noise(facts)):
+        if reason.code.startswith("runner."):
+            told = Finding(
+                reason.code, reason.message, reason.next or "", reason.count, tuple(reason.ids)
+            )
+            found.setdefault(runner, []).append(told)
+    return found
+
+
+def _unchecked(ready: Preparation, facts: RunFacts, runner: Runner) -> Iterator[str]:
+    """What of a runner the run didn't look for."""
+    check = facts.consistency.runners.get(runner.name)
+    if check is None or check.why_not or not check.outputs:
+        why = check.why_not if check is not None and check.why_not else "no sample was run again"
+        yield f"it was not checked whether its answers depend on the batch; {why}"
+    pack, drift = ready.prepared.pack, facts.consistency.drift
+    compared = {
+        s.stage.reference for s in facts.stages if any(s.stage.name == of for of, _ in drift)
+    }
+    if pack.outputs and runner.kind != "recorded" and runner.name not in compared:
+        yield "it was not checked whether its answers are what the pack had recorded"
+    if isinstance(origin := getattr(seen_through(runner), "origin", None), Origin):
+        yield from origin.notes
 
 
 def _stem(runner: str, at: int) -> str:

@@ -9,6 +9,7 @@ from paritygate.core.problems import did_you_mean
 from paritygate.pipeline.prepare import Preparation
 from paritygate.runners.base import Runner
 from paritygate.runners.recorded_origin import Origin
+from paritygate.runners.viewed import ViewedRunner
 
 
 def note_unused(ready: Preparation) -> Iterator[str]:
@@ -45,7 +46,7 @@ def _own_columns(ready: Preparation) -> Iterator[str]:
     for name, runner in ready.prepared.runners.items():
         if skipped := getattr(runner, "skipped_columns", ()):
             yield f"columns: {', '.join(skipped)} of the recording of {name} are not compared"
-        if isinstance(origin := getattr(runner, "origin", None), Origin):
+        if isinstance(origin := getattr(seen_through(runner), "origin", None), Origin):
             for note in origin.notes:
                 yield f"recording {name}: {note}"
         if own := getattr(runner, "own_inputs", ()):
@@ -53,6 +54,11 @@ def _own_columns(ready: Preparation) -> Iterator[str]:
                 f"inputs: the recording of {name} has {', '.join(own)} too, which was not compared "
                 "with the pack's: that both sides were given the same is taken as right"
             )
+
+
+def seen_through(runner: Runner) -> Runner:
+    """The runner itself, without the views that the plan declares."""
+    return runner.inner if isinstance(runner, ViewedRunner) else runner
 
 
 def _idle_budgets(ready: Preparation) -> Iterator[str]:

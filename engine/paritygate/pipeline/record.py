@@ -25,6 +25,10 @@ from paritygate.runfolder import SCHEMA_VERSION
 from paritygate.runners.base import Finding, Runner
 
 RECORDED = "recorded"
+_NOT_LOOKED_FOR = (
+    "it was not checked whether the runner's answers depend on the batch (runner.batch_coupled)",
+    "it was not checked whether they are what the pack had recorded (runner.reference_drift)",
+)
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,8 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
             threads = min(options.threads or choose_threads(ready), len(ready.blocks))
             drive(prepared, ready.blocks, threads, take, {}, observe)
         findings = [*runner.final_findings(), *changed_finding(ready)]
-        kept = recorder.finish(around.golden_digest(), around.environment(), findings)
+        environment = around.environment()
+        kept = recorder.finish(around.golden_digest(), environment, findings, _NOT_LOOKED_FOR)
     except BaseException:
         recorder.abort()
         raise

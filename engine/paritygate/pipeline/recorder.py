@@ -120,7 +120,11 @@ class Recorder:
             self._write_window()
 
     def finish(
-        self, golden_digest: str, environment: Mapping[str, object], findings: Sequence[Finding]
+        self,
+        golden_digest: str,
+        environment: Mapping[str, object],
+        findings: Sequence[Finding],
+        unchecked: Sequence[str],
     ) -> Kept:
         """Complete the recording.
 
@@ -128,6 +132,7 @@ class Recorder:
             golden_digest: of the pack.
             environment: in which it was recorded.
             findings: what holds whatever is made of it.
+            unchecked: what of the runner was not looked for, each after "when it was recorded,".
 
         Raises:
             FolderError: the recording can't be written.
@@ -143,7 +148,7 @@ class Recorder:
         outputs = {n: str(c) for n, c in (self._runner.observed or {}).items()}
         if self._writer is None:
             return Kept(None, samples, self._error, outputs)
-        recording = self._describe(samples, golden_digest, environment, findings)
+        recording = self._describe(samples, golden_digest, environment, findings, unchecked)
         self._writer.finish(encode_recording(recording))
         try:
             size, digest = self._path.stat().st_size, sha256_file(self._path, cache=False)
@@ -179,6 +184,7 @@ class Recorder:
         golden_digest: str,
         environment: Mapping[str, object],
         findings: Sequence[Finding],
+        unchecked: Sequence[str],
     ) -> Recording:
         runner, pack = self._runner, self._prepared.pack
         sizes = runner.limits.batch_sizes
@@ -199,6 +205,7 @@ class Recorder:
             findings=tuple(
                 RecordedFinding(code=f.code, message=clean(f.message)) for f in findings
             ),
+            unchecked=tuple(clean(told) for told in unchecked),
             environment=dict(environment),
             paritygate=package_versions()["paritygate"] or "",
             finished=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",

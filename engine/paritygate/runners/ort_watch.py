@@ -138,6 +138,8 @@ class PlacementWatch:
         findings = find_unproven(
             self._runner, requested, self._assigned, seen, self._in_force, after, allowed
         )
+        if self._options.placement == "observed" and seen.executed is None:
+            findings = (*findings, *_unseen(findings, seen))
         facts: dict[str, object] = {"placement": told}
         if self._pending is not None and (seen.said or not seen.problem):
             facts["warnings"] = [w.to_json() for w in read_warnings(seen.said, seen.said_cut)]
@@ -171,6 +173,20 @@ class PlacementWatch:
             )
             return f"the other session was placed otherwise ({placed or 'no nodes'})"
         return ""
+
+
+def _unseen(findings: Sequence[Finding], seen: Observation) -> tuple[Finding, ...]:
+    """What the plan demands to be observed and wasn't, unless it is said already."""
+    if any(f.code == "placement.unobserved" for f in findings):
+        return ()
+    return (
+        Finding(
+            "placement.unobserved",
+            'the plan says placement = "observed", but no batch was observed: '
+            f"{seen.problem or 'nothing was run'}",
+            'mend that, or say placement = "auto", which goes by what the session says of itself',
+        ),
+    )
 
 
 def _why_not(options: Options, model: Admitted) -> str:

@@ -13,6 +13,8 @@ from paritygate.runners.base import Finding
 from paritygate.runners.environment import describe_environment
 
 CODE = "golden.other_pack"
+INCOMPLETE = "evidence.incomplete_recording"
+_WHOLE = "record the whole golden pack; a part proves nothing about the rest"
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,13 @@ class Origin:
         recordings: of each file that says so.
         files: all of its files.
         notes: what could not be checked.
+        lacking: how far it is from complete.
     """
 
     recordings: tuple[Recording, ...] = ()
     files: int = 0
     notes: tuple[str, ...] = field(default=())
+    lacking: tuple[str, ...] = field(default=())
 
     @property
     def source(self) -> str | None:
@@ -46,11 +50,17 @@ class Origin:
         return sizes.pop() if is_known else None
 
     def findings(self) -> tuple[Finding, ...]:
-        """What held the recording when it was made: it holds whatever is compared with it."""
+        """What held the recording when it was made or is missing from it: it holds what uses it."""
         found = dict.fromkeys((f.code, f.message) for r in self.recordings for f in r.findings)
-        return tuple(
-            Finding(code, f"when it was recorded, {clean(message)}", "record it anew")
-            for code, message in found
+        return (
+            *(
+                Finding(INCOMPLETE, f"the recording is incomplete: {told}", _WHOLE)
+                for told in self.lacking
+            ),
+            *(
+                Finding(code, f"when it was recorded, {clean(message)}", "record it anew")
+                for code, message in found
+            ),
         )
 
     def facts(self) -> list[dict[str, object]]:
@@ -70,8 +80,9 @@ def find_origin(runner: str, recording: GoldenPack, golden: GoldenPack) -> Origi
     """
     told = [_read(runner, recording, number) for number in range(len(recording.files))]
     known = tuple(found for found in told if found is not None)
+    lacking = tuple(_lacking(recording, told))
     if recording is golden:
-        return Origin(known, len(told))
+        return Origin(known, len(told), tuple(_notes(known, len(told))) if known else (), lacking)
     if not known:
         return Origin((), len(told), ("doesn't say of which golden samples it was made",))
     digests = {found.golden.digest for found in known}
@@ -84,7 +95,31 @@ def find_origin(runner: str, recording: GoldenPack, golden: GoldenPack) -> Origi
     elif wanted != digests:
         text = f"{recording.files[0].path} was recorded from another golden pack than the plan's"
         raise _refuse(runner, text, digests, wanted)
-    return Origin(known, len(told), tuple(notes))
+    return Origin(known, len(told), tuple(notes), lacking)
+
+
+def _lacking(recording: GoldenPack, told: Sequence[Recording | None]) -> Iterator[str]:
+    """How many samples of how many, where not all of the pack that it was made of are there.
+
+    A recording may be cut into several files, which then say the same of themselves.
+    """
+    rows: dict[str, int] = {}
+    known: dict[str, Recording] = {}
+    for found, file in zip(told, recording.files, strict=True):
+        if found is not None:
+            key = found.model_dump_json()
+            known[key] = found
+            rows[key] = rows.get(key, 0) + file.rows
+    for key, found in known.items():
+        samples = found.samples
+        if samples.recorded != found.golden.samples:
+            yield (
+                f"{samples.recorded} of the {found.golden.samples} samples of its golden pack were "
+                f"recorded ({samples.asked} asked for, {samples.rejected} rejected, "
+                f"{samples.raised} raised, {samples.missing} missing)"
+            )
+        if rows[key] != samples.recorded:
+            yield f"it has {rows[key]} rows, but {samples.recorded} samples were recorded"
 
 
 def _read(runner: str, pack: GoldenPack, number: int) -> Recording | None:
@@ -114,6 +149,7 @@ def _notes(known: Sequence[Recording], files: int) -> Iterator[str]:
     if len(known) < files:
         yield f"{files - len(known)} of its {files} files don't say of which samples they were made"
     for found in known:
+        yield from _not_looked_for(found)
         samples = found.samples
         if samples.asked < found.golden.samples:
             yield f"it was made of the first {samples.asked} of {found.golden.samples} samples"
@@ -124,6 +160,19 @@ def _notes(known: Sequence[Recording], files: int) -> Iterator[str]:
                 f"the runner raised for {samples.raised} samples when it was made; first: "
                 f"{clean(found.first_error)}"
             )
+
+
+def _not_looked_for(found: Recording) -> Iterator[str]:
+    if found.unchecked is None:
+        yield (
+            "doesn't say whether its runner was checked for answers that depend on the batch "
+            "(runner.batch_coupled) or that aren't the pack's (runner.reference_drift)"
+        )
+    for told in found.unchecked or ():
+        yield f"when it was recorded, {clean(told)}"
+    if left := set(found.left_out) & {"class_keys", "views", "recorded", "fetches"}:
+        names = ", ".join(sorted(left))
+        yield f"its metadata have no room for {names}, so its classes were not checked"
 
 
 def _refuse(

@@ -11,6 +11,7 @@ from tests.conformance import (
     rows_doors,
     rows_dtypes,
     rows_exits,
+    rows_isolated,
     rows_kinds,
     rows_live,
     rows_packs,
@@ -159,6 +160,7 @@ ROWS: tuple[Case, ...] = (
     *rows_packs.ROWS,
     *rows_dtypes.ROWS,
     *rows_runtimes.ROWS,
+    *rows_isolated.ROWS,
     *rows_torch.ROWS,
     *rows_admission.ROWS,
 )

@@ -347,3 +347,20 @@ def test_the_command_draws_it(tmp_path: Path) -> None:
         "run", tmp_path / "plan.toml", "--noise", "--json", "--out", tmp_path / "runs"
     )
     assert json.loads(with_json.stdout)["noise"]["ref"]["samples"] == 64
+
+
+@pytest.mark.parametrize(("n", "idle"), [(1, {"position"}), (3, set())])
+def test_what_no_batch_can_vary_is_not_called_varied(
+    tmp_path: Path, n: int, idle: set[str]
+) -> None:
+    write_pack(tmp_path / "few.arrow", range(n), {"x": np.ones((n, 4), np.float32)})
+    model = str(models.scale_model(tmp_path / "m.onnx", 2.0))
+    plan = {
+        "golden": str(tmp_path / "few.arrow"),
+        "noise": {"vary": ["repetition", "position"]},
+        "runners": {"a": {"model": model, "batch_size": 8}, "b": {"model": model}},
+        "stages": [{"reference": "a", "candidate": "b", "default": {"atol": 0.1, "rtol": 0.0}}],
+    }
+    told = paritygate.run(plan, out=None).not_judged
+    found = {c for c in ("repetition", "position") for t in told if f"a: {c} was not varied" in t}
+    assert found == idle, told

@@ -22,7 +22,7 @@ from paritygate.core.ragged import as_tensor
 from paritygate.core.tables import NoiseTable
 from paritygate.pipeline.prepare import Preparation, prepare_context
 from paritygate.pipeline.span import Prepared
-from paritygate.pipeline.windows import ANY_SIZE, Answers, Window, answers_of, windows
+from paritygate.pipeline.windows import ANY_SIZE, Answers, Window, answers_of, rows_of, windows
 from paritygate.runners.base import Runner, RunnerSession
 from paritygate.runners.registry import prepare_all
 from paritygate.tally.noise import CAUSES, Cause, Noise, ReferenceNoise, Varied
@@ -31,6 +31,7 @@ from paritygate.tally.stage import StageTally
 _COMPUTE_NOTHING = ("recorded", "null")
 _THREADS = "intra_op_num_threads"
 _MOST_THREADS = 8
+_BY_BATCH = ("batch_size", "position")
 
 
 def measure_noise(ready: Preparation, table: NoiseTable | None) -> Noise:
@@ -68,6 +69,16 @@ class _Variation:
     is_reversed: bool = False
     tallies: dict[str, StageTally] = field(default_factory=dict)
     error: str = ""
+    is_varied: bool = False
+
+    def varies(self, prepared: Prepared, window: Window) -> bool:
+        """Whether the window is run in another way than in the run."""
+        if self.cause not in _BY_BATCH:
+            return True
+        before = rows_of(prepared, self.runner, window)
+        if self.is_reversed:
+            return any(valid > 1 for valid, _ in before)
+        return before != rows_of(prepared, self.runner, window, self.size)
 
     def answers(self, prepared: Prepared, window: Window, rows: int) -> Answers:
         """The window's answers, in the order of its samples.
@@ -142,8 +153,9 @@ class _Reference:
             return
         self.samples += window.samples.count
         for variation in self.variations:
-            if variation.error:
+            if variation.error or not variation.varies(self.prepared, window):
                 continue
+            variation.is_varied = True
             try:
                 other = variation.answers(self.prepared, window, _rows(self.runner))
             except RunnerError as e:
@@ -158,8 +170,12 @@ class _Reference:
 
     def result(self) -> ReferenceNoise:
         """What was measured."""
-        varied = [Varied(v.cause, v.at, v.was, v.tallies, v.error) for v in self.variations]
-        return ReferenceNoise(self.samples, tuple(varied), self.why_not, self.error)
+        did = [v for v in self.variations if v.is_varied]
+        varied = [Varied(v.cause, v.at, v.was, v.tallies, v.error) for v in did]
+        idle = {v.cause for v in self.variations} - {v.cause for v in did}
+        too_few = dict.fromkeys(sorted(idle), "there are too few samples for other batches")
+        why_not = self.why_not if self.error else {**self.why_not, **too_few}
+        return ReferenceNoise(self.samples, tuple(varied), why_not, self.error)
 
 
 def _vary(

@@ -85,9 +85,7 @@ def answers_of(
     Raises:
         RunnerError: the runner raised.
     """
-    cut = Cut.of(runner, prepared.plan.table.dims.batch)
-    if size is not None and size != cut.size:
-        cut = replace(cut, size=size, padding=BatchDim(sizes=[size]))
+    cut = _cut(prepared, runner, size)
     answers: dict[str, list[Array]] = {}
     for batch in cut.batches(window.block, window.samples, window.inputs):
         with session.run(batch) as lease:
@@ -95,6 +93,21 @@ def answers_of(
                 kept = answers.setdefault(name, [])
                 kept += [np.array(row_of(array, at)) for at in range(batch.valid)]
     return answers
+
+
+def rows_of(
+    prepared: Prepared, runner: Runner, window: Window, size: int | None = None
+) -> list[tuple[int, int]]:
+    """Samples and rows of each batch in which `answers_of` would run a window."""
+    batches = _cut(prepared, runner, size).batches(window.block, window.samples, window.inputs)
+    return [(batch.valid, batch.size) for batch in batches]
+
+
+def _cut(prepared: Prepared, runner: Runner, size: int | None) -> Cut:
+    cut = Cut.of(runner, prepared.plan.table.dims.batch)
+    if size is not None and size != cut.size:
+        return replace(cut, size=size, padding=BatchDim(sizes=[size]))
+    return cut
 
 
 def _rows(samples: SampleRows, low: int, high: int) -> SampleRows:

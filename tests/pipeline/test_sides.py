@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests import models
 from tests.packs import write_pack
+from tests.pipeline.test_record import plan_of as record_plan
 
 import paritygate
 from paritygate_frontends.report.screen import plain
@@ -128,3 +129,17 @@ def test_what_an_isolated_runner_prints_is_among_its_warnings(tmp_path: Path) ->
     (told,) = result.summary["runners"]["b"]["warnings"]
     assert told["text"] == "odd at 0x.."
     assert told["count"] >= 2
+
+
+@pytest.mark.parametrize("recorded", [("ref",), ("cand",), ("ref", "cand")])
+def test_recorded_sides_differ_as_what_was_recorded(
+    tmp_path: Path, recorded: tuple[str, ...]
+) -> None:
+    plan = record_plan(tmp_path, n=30)
+    plan["runners"]["cand"]["graph_optimization_level"] = "disable"
+    for name in recorded:
+        paritygate.record(plan, name, out=tmp_path / f"{name}.arrow")
+        plan["runners"][name] = str(tmp_path / f"{name}.arrow")
+    (stage,) = paritygate.run(plan, out=None).summary["stages"]
+    (found,) = stage["differences"]
+    assert (found["what"], found["candidate"]) == ("graph optimization level", "disable")

@@ -173,8 +173,9 @@ class _Reference:
         did = [v for v in self.variations if v.is_varied]
         varied = [Varied(v.cause, v.at, v.was, v.tallies, v.error) for v in did]
         idle = {v.cause for v in self.variations} - {v.cause for v in did}
-        too_few = dict.fromkeys(sorted(idle), "there are too few samples for other batches")
-        why_not = self.why_not if self.error else {**self.why_not, **too_few}
+        why_not = dict(self.why_not)
+        for cause in () if self.error else sorted(idle):
+            why_not[cause] = "there are too few samples for other batches"
         return ReferenceNoise(self.samples, tuple(varied), why_not, self.error)
 
 

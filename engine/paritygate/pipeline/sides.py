@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from paritygate.runners.base import Runner
+from paritygate.runners.environment import describe_environment
 
 _MAX_TEXT = 300
 # What is compared, in the order of what most often explains a difference: the words for it, and
@@ -39,6 +40,8 @@ _COMPARED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("interpreter", ("isolation", "interpreter")),
     ("python", ("isolation", "python")),
     ("numpy", ("isolation", "numpy")),
+    ("python when recorded", ("environment", "python")),
+    ("processor", ("environment", "cpu", "model")),
 )
 
 
@@ -50,18 +53,46 @@ def list_differences(ref: Runner, cand: Runner) -> list[dict[str, str]]:
         cand: the candidate.
 
     Returns:
-        `what`, and the text of it on both sides; of two kinds of runners, what both have.
+        `what`, and the text of it on both sides; of two kinds of runners, what both have. A side
+        that is one recording is what its metadata say of the runner that was recorded.
     """
-    sides = [_facts(runner) for runner in (ref, cand)]
+    recordings = [_one_recording(runner) for runner in (ref, cand)]
+    is_recorded = any(recording is not None for recording in recordings)
+    sides = [
+        _facts(runner, is_recorded=is_recorded) if told is None else _recorded_facts(told)
+        for runner, told in zip((ref, cand), recordings, strict=True)
+    ]
     found = []
-    is_same_kind = ref.kind == cand.kind
+    is_same_kind = ref.kind == cand.kind and not is_recorded
     for what, left, right in _pairs(*sides):
         if left != right and (is_same_kind or None not in (left, right)):
             found.append({"what": what, "reference": _text(left), "candidate": _text(right)})
     return found
 
 
-def _facts(runner: Runner) -> dict[str, Any]:
+def _one_recording(runner: Runner) -> Mapping[str, Any] | None:
+    """What a recording says of itself, where all its files were made by one runner in one place."""
+    told = cast(Sequence[Mapping[str, Any]], runner.facts.get("recorded") or ())
+    if not told or any(
+        (other["runner"], other["environment"]) != (told[0]["runner"], told[0]["environment"])
+        for other in told
+    ):
+        return None
+    facts = cast(Mapping[str, Any], told[0]["runner"]["facts"])
+    inner = cast(Sequence[Mapping[str, Any]], facts.get("recorded") or ())
+    return inner[0] if len(inner) == 1 else told[0]
+
+
+def _recorded_facts(recording: Mapping[str, Any]) -> dict[str, Any]:
+    facts = dict(recording["runner"]["facts"])
+    there = recording["environment"]
+    process = {"process": False, "numpy": _at(there, ("versions", "numpy"))}
+    facts.setdefault("isolation", process)
+    facts["environment"] = there
+    return _with_runtime(facts, recording["runner"]["kind"])
+
+
+def _facts(runner: Runner, *, is_recorded: bool) -> dict[str, Any]:
     facts = dict(runner.facts)
     facts.setdefault(
         "isolation",
@@ -72,8 +103,14 @@ def _facts(runner: Runner) -> dict[str, Any]:
             "numpy": np.__version__,
         },
     )
+    if is_recorded:
+        facts["environment"] = describe_environment()
+    return _with_runtime(facts, runner.kind)
+
+
+def _with_runtime(facts: dict[str, Any], kind: str) -> dict[str, Any]:
     version = facts.get("runtime_version") or ""
-    facts["runtime"] = f"{facts.get('runtime') or runner.kind} {version}".strip()
+    facts["runtime"] = f"{facts.get('runtime') or kind} {version}".strip()
     return facts
 
 

@@ -7,6 +7,8 @@ object, with `Options` and `prepare(spec, context)`, as the kinds here have them
 from __future__ import annotations
 
 import importlib.metadata
+import re
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -50,13 +52,17 @@ class PluginError(ParityError):
 
 def list_plugins() -> list[Plugin]:
     """All kinds of other distributions, whether or not they can be used, by name."""
-    found = []
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        distribution = entry.dist
-        name = str(distribution.metadata["Name"] or "?") if distribution is not None else "?"
-        version = distribution.version if distribution is not None else "?"
-        found.append(Plugin(entry.name, clean(name), clean(version), entry))
-    return sorted(found, key=lambda p: (p.kind, p.distribution, p.version))
+    found: dict[str, list[Plugin]] = {}
+    # Of a copy: another thread that imports may put a folder into sys.path or take it out.
+    for distribution in importlib.metadata.distributions(path=list(sys.path)):
+        entries = distribution.entry_points.select(group=GROUP)
+        if entries:
+            name = clean(str(distribution.metadata["Name"] or "?"))
+            version = clean(distribution.version)
+            plugins = [Plugin(entry.name, name, version, entry) for entry in entries]
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), plugins)  # the first is in use
+    plugins = [plugin for brought in found.values() for plugin in brought]
+    return sorted(plugins, key=lambda p: (p.kind, p.distribution, p.version))
 
 
 def find_plugin(kind: str) -> Plugin | None:

@@ -25,13 +25,16 @@ class Parts:
     Attributes:
         batch: the whole.
         failures: row -> why it has no answer.
-        answered: rows that have one.
+        regrouped: rows that were answered in other batches than the whole.
+        unexplained: how a worker ended, where no row of its part has been blamed for it.
     """
 
     def __init__(self, session: IsolatedSession, batch: Batch) -> None:
         self.batch = batch
         self.failures: dict[int, SampleFailure] = {}
-        self.answered = 0
+        self.regrouped = 0
+        self.unexplained: End | None = None
+        self._blamed = 0
         self._session = session
         self._rows: dict[str, list[Array | None]] = {}
         self._present = np.ones(batch.valid, np.bool_)
@@ -44,34 +47,55 @@ class Parts:
             rows: of the batch.
             end: how they ended it.
         """
+        blamed = self._blamed
         if len(rows) == 1:
-            self._blame(rows[0], end)
-            return
+            self._confirm(rows[0], end)
+        else:
+            self._halve(rows)
+        if blamed == self._blamed:
+            self.unexplained = end
+
+    def _halve(self, rows: list[int]) -> None:
         middle = len(rows) // 2
         for half in (rows[:middle], rows[middle:]):
             self.attempt(half)
 
+    def _confirm(self, row: int, end: End) -> None:
+        """Run a sample again in a new process: a worker may end for what ran in it before."""
+        if self._try([row]) is not None:
+            self._blame(row, end)
+
     def attempt(self, rows: list[int]) -> None:
         """Answer rows; where they end the process, search among them."""
-        from paritygate.runners.isolate.session import EndedError, part_of
+        if rows and (end := self._try(rows)) is not None:
+            self.search(rows, end)
 
-        if not rows:
-            return
-        part = part_of(self.batch, rows)
+    def _try(self, rows: list[int]) -> End | None:
+        """Run rows once: they are answered, or fail, or end the process, which is returned."""
+        from paritygate.runners.isolate.session import EndedError, WantError, part_of
+
         try:
-            lease = self._session.once(part, is_part=len(rows) > 1)
+            lease = self._session.once(part_of(self.batch, rows), is_part=len(rows) > 1)
         except EndedError as ended:
-            self.search(rows, ended.end)
+            return ended.end
+        except WantError as e:
+            if len(rows) > 1 and self._session.may_search():
+                self._halve(rows)
+                return None
+            self._session.want(len(rows))
+            self.failures |= dict.fromkeys(rows, SampleFailure(e.rule, str(e)))
         except RunnerError as e:
             self.failures |= dict.fromkeys(rows, SampleFailure(e.rule, str(e)))
         else:
             self._keep(rows, lease)
+        return None
 
     def _blame(self, row: int, end: End) -> None:
         where = describe_batch(self._session.runner.name, self.batch)
         sample = self.batch.ids[row : row + 1].tolist()[0]
         failure = SampleFailure(end.rule, f"{where}: at id {sample}, alone, {end}")
         self.failures[row] = failure
+        self._blamed += 1
         self._session.blame(sample, failure)
 
     def _keep(self, rows: Sequence[int], lease: Lease) -> None:
@@ -83,7 +107,7 @@ class Parts:
             if lease.present is not None:
                 self._has_present = True
                 self._present[list(rows)] = lease.present
-        self.answered += len(rows)
+        self.regrouped += len(rows) if len(rows) < self.batch.valid else 0
 
     def lease(self) -> Lease:
         """All answers; rows that have none hold zeros or empty texts."""

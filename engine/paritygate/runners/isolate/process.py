@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from paritygate.core.text import clean
-from paritygate.runners.isolate.channel import Channel, ClosedError
+from paritygate.runners.isolate.channel import Channel, ClosedError, LateError
 
 _PACKAGE = Path(__file__).parents[2]
 _START = (
@@ -136,10 +136,9 @@ class Worker:
         """Send a message to the process itself and wait for the answer.
 
         Raises:
-            ClosedError, LateError: as `Channel`.
+            ClosedError, LateError, GarbledError: as `Channel.ask`.
         """
-        self.control.send(message, fds)
-        return self.hear(timeout_s)
+        return self.control.ask(message, fds, timeout_s, self.is_alive)
 
     def hear(self, timeout_s: float) -> Any:
         """The next message of the process itself."""
@@ -165,16 +164,24 @@ class Worker:
 
     def expire(self, what: str) -> End:
         """End it because a deadline passed."""
+        return self._break_off("runner.timeout", what)
+
+    def disown(self, what: str) -> End:
+        """End it because what it sends can't be relied on."""
+        return self._break_off("runner.crashed", what)
+
+    def _break_off(self, rule: str, what: str) -> End:
         with self._ending:
             if self._end is None:
                 self.look(always=True)
                 self._terminate()
-                self._end = End("runner.timeout", what, self.stderr.text(0.2))
+                self._end = End(rule, what, self.stderr.text(0.2))
         return self._end
 
     def _bury(self, grace_s: float) -> End:
         try:
             status = self._process.wait(grace_s)
+            self._end_children()
             what = _describe(status)
         except subprocess.TimeoutExpired:
             self._terminate()
@@ -189,17 +196,24 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._end_children()
+
+    def _end_children(self) -> None:
+        """Kill what is left of its process group, which it leads."""
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End it in peace, or else by force."""
         with self._ending:
             if self._end is None and self.is_alive():
                 self.look(always=True)
-                with suppress(ClosedError):
-                    self.control.send(("close",))
+                with suppress(ClosedError, LateError):
+                    self.control.send(("close",), timeout_s=_GRACE_S)
                 self.control.close()
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(_GRACE_S)
+                    self._end_children()
             self.control.close()
             if self.is_alive():
                 self._terminate()

@@ -20,7 +20,7 @@ from paritygate.runners.base import (
     RunnerSpec,
 )
 from paritygate.runners.failures import SampleFailure, StoppedError
-from paritygate.runners.isolate.channel import ClosedError, LateError
+from paritygate.runners.isolate.channel import ClosedError, GarbledError, LateError
 from paritygate.runners.isolate.order import Order, Ready, describe_build
 from paritygate.runners.isolate.process import End, Worker
 from paritygate.runners.isolate.settings import Isolation
@@ -58,6 +58,7 @@ class IsolatedRunner(Runner):
         self._started = 0
         self._startup_s: list[float] = []
         self._regrouped = 0
+        self._wanting = 0
         self._unexplained: list[Finding] = []
         self._stopped: str = ""
         self._told: tuple[Mapping[str, object], tuple[Finding, ...]] | None = None
@@ -220,6 +221,9 @@ class IsolatedRunner(Runner):
             path = list(sys.path) if self._python is None else None
             message = (self._order, self.isolation.memory_limit, path)
             kind, *told = worker.ask(message, limit)
+        except GarbledError as e:
+            end = worker.disown(str(e))
+            raise RunnerLoadError(name, f"runner {name!r}: {end}", detail=end.tail) from None
         except LateError:
             end = worker.expire(f"it didn't load within {limit:g} s (load_timeout_s)")
             raise RunnerLoadError(name, f"runner {name!r}: {end}", detail=end.tail) from None
@@ -243,14 +247,15 @@ class IsolatedRunner(Runner):
         ready: Ready = told[0]
         return ready
 
-    def open_channel(self, worker: Worker, fd: int) -> None:
+    def open_channel(self, worker: Worker, fd: int, limit_s: float) -> None:
         """Hand a worker the other end of a session's channel.
 
         Raises:
             ClosedError: it is gone.
+            LateError: it didn't take it in time.
         """
         with self._talking:
-            worker.control.send(("session",), (fd,))
+            worker.control.send(("session",), (fd,), limit_s, worker.is_alive)
 
     def deadline(self, *, is_part: bool) -> float:
         """Seconds for a batch; for a part of one, which decides nothing alone, a shorter one."""
@@ -315,6 +320,15 @@ class IsolatedRunner(Runner):
             self.failures[sample] = failure
         self._stop_if_too_many()
 
+    def want(self, samples: int) -> None:
+        """Samples want more memory than there is; their worker goes on."""
+        with self._counting:
+            self._wanting += samples
+
+    def may_search(self) -> bool:
+        """Whether at most `max_crashes` samples wanted more memory than there is."""
+        return self._wanting <= self.isolation.max_crashes
+
     def regroup(self, samples: int) -> None:
         """Samples were answered in other batches than planned."""
         with self._counting:
@@ -340,6 +354,8 @@ class IsolatedRunner(Runner):
                 end = worker.ended()
             except LateError:
                 end = worker.expire(f"it took longer than {limit:g} s (load_timeout_s)")
+            except GarbledError as e:
+                end = worker.disown(str(e))
             else:
                 if kind == "fault":
                     raise RuntimeError(f"runner {self.name!r}, in its process: {told}")

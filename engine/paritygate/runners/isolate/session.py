@@ -17,10 +17,11 @@ from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Batch
 from paritygate.runners.base import Lease, RunnerSession, describe_batch
 from paritygate.runners.failures import PartialError, SampleFailure, StoppedError
-from paritygate.runners.isolate.channel import Channel, ClosedError, LateError
-from paritygate.runners.isolate.memory import SharedMemory, Told, read_tensors, write_tensors
+from paritygate.runners.isolate.channel import Channel, ClosedError, GarbledError, LateError
+from paritygate.runners.isolate.memory import SharedMemory, Told, write_tensors
 from paritygate.runners.isolate.parts import Parts
 from paritygate.runners.isolate.process import End, Worker
+from paritygate.runners.isolate.replies import Refusal, read_reply
 from paritygate.runners.isolate.runner import IsolatedRunner
 
 _ROOM = 1 << 16
@@ -33,6 +34,10 @@ class EndedError(Exception):
         super().__init__(str(end))
         self.worker = worker
         self.end = end
+
+
+class WantError(RunnerError):
+    """The worker goes on, but had not enough memory for a batch."""
 
 
 class _Piece:
@@ -55,6 +60,7 @@ class IsolatedSession(RunnerSession):
         self._generation = -1
         self._free: list[_Piece] = []
         self._made = 0
+        self._serial = 0
         self._room = _ROOM
         self._is_closed = False
         self._lock = runner.turns.join()
@@ -93,6 +99,7 @@ class IsolatedSession(RunnerSession):
         if self._is_closed:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
         isolated = self._isolated
+        first: EndedError | None
         isolated.turns.wait()
         if isolated.failures and not isolated.failures.keys().isdisjoint(batch.ids.tolist()):
             with isolated.turns.alone():
@@ -102,8 +109,10 @@ class IsolatedSession(RunnerSession):
                 return self.once(batch, is_part=False)
         except EndedError as ended:
             first = ended
+        except WantError:
+            first = None
         with isolated.turns.alone():
-            return self._again(batch, first)
+            return self._for_memory(batch) if first is None else self._again(batch, first)
 
     def _again(self, batch: Batch, first: EndedError) -> Lease:
         """Run a batch that was in flight when the worker ended: alone, then in parts."""
@@ -114,6 +123,9 @@ class IsolatedSession(RunnerSession):
         except EndedError as again:
             isolated.settle(first.worker, first.end, where, is_reproduced=True)
             return self._in_parts(batch, again.end)
+        except WantError:
+            isolated.settle(first.worker, first.end, where, is_reproduced=False)
+            return self._for_memory(batch)
         except RunnerError as e:
             has_run = not isinstance(e, StoppedError)
             isolated.settle(first.worker, first.end, where, is_reproduced=not has_run)
@@ -124,11 +136,12 @@ class IsolatedSession(RunnerSession):
     def _in_parts(self, batch: Batch, end: End) -> Lease:
         parts = Parts(self, batch)
         parts.search(list(range(batch.valid)), end)
-        if not parts.failures:
-            where = describe_batch(self._isolated.name, batch)
-            told = f"while {where} ran, {end}; no sample of it does so alone"
-            self._isolated.unexplained(end, told)
-        self._isolated.regroup(parts.answered)
+        return self._put_together(parts)
+
+    def _for_memory(self, batch: Batch) -> Lease:
+        """Run a batch that wants more memory than there is: alone, then in parts."""
+        parts = Parts(self, batch)
+        parts.attempt(list(range(batch.valid)))
         return self._put_together(parts)
 
     def _without_known(self, batch: Batch) -> Lease:
@@ -144,8 +157,21 @@ class IsolatedSession(RunnerSession):
         """A sample ends the process by itself."""
         self._isolated.blame(sample, failure)
 
+    def may_search(self) -> bool:
+        """Whether so few samples wanted too much memory that it is worth while to look for them."""
+        return self._isolated.may_search()
+
+    def want(self, samples: int) -> None:
+        """Samples want more memory than there is."""
+        self._isolated.want(samples)
+
     def _put_together(self, parts: Parts) -> Lease:
-        lease = parts.lease()
+        lease, end = parts.lease(), parts.unexplained
+        self._isolated.regroup(parts.regrouped)
+        if end is not None:
+            where = describe_batch(self._isolated.name, parts.batch)
+            told = f"while {where} ran, {end}; no sample of it does so alone"
+            self._isolated.unexplained(end, told)
         if parts.failures:
             if lease.outputs:
                 self._check_all_alike(lease, parts.batch)
@@ -165,18 +191,19 @@ class IsolatedSession(RunnerSession):
         started = time.perf_counter()
         try:
             piece, reply = self._ask(worker, batch, limit)
+            return self._lease(worker, batch, piece, reply, time.perf_counter() - started)
+        except GarbledError as e:
+            end = worker.disown(str(e))
         except ClosedError:
             end = worker.ended()
         except LateError:
             end = worker.expire(f"it took longer than {limit:g} s (batch_timeout_s)")
-        else:
-            return self._lease(worker, batch, piece, reply, time.perf_counter() - started)
         isolated.lost(worker)  # counts this batch before it lets go of its turn
         self._drop_channel()
         raise EndedError(worker, end)
 
     def _ask(self, worker: Worker, batch: Batch, limit_s: float) -> tuple[_Piece, Any]:
-        channel = self._channel_to(worker)
+        channel = self._channel_to(worker, limit_s)
         piece = self._free.pop() if self._free else self._new_piece()
         told, free = write_tensors(piece.memory, batch.inputs, 0)
         piece.free = free
@@ -184,8 +211,10 @@ class IsolatedSession(RunnerSession):
         is_known = piece.known_to == worker.generation
         piece.known_to = worker.generation
         ids = batch.ids
-        channel.send(
+        self._serial += 1
+        reply = channel.ask(
             (
+                self._serial,
                 piece.number,
                 piece.memory.capacity,
                 (batch.bucket, batch.number, batch.start, batch.valid, batch.size),
@@ -194,30 +223,35 @@ class IsolatedSession(RunnerSession):
                 free,
             ),
             () if is_known else (piece.memory.fd,),
+            limit_s,
+            worker.is_alive,
+            is_plain=True,
         )
-        return piece, channel.receive(limit_s, worker.is_alive)
+        return piece, reply
 
     def _lease(
         self, worker: Worker, batch: Batch, piece: _Piece, reply: Any, seconds: float
     ) -> Lease:
-        kind, *rest = reply
-        if kind != "ok":
+        answer = read_reply(reply, self._serial, piece.memory, piece.free, batch.valid)
+        if isinstance(answer, Refusal):
             self._free.append(piece)
-            if kind == "fault":
-                raise RuntimeError(f"runner {self.runner.name!r}, in its process: {rest[0]}")
-            text, rule = rest
-            raise UnusableError(text) if rule == UnusableError.rule else RunnerError(text)
-        capacity, told, present, keys = rest
-        self._isolated.answered(worker, seconds, keys)
-        if capacity > piece.memory.capacity:
-            self._room = max(self._room, capacity - piece.free)
-            piece.memory.see(capacity)
-        mask = None if present is None else np.frombuffer(present, np.bool_)
-        outputs = read_tensors(piece.memory, told)
+            raise self._refused(answer)
+        self._isolated.answered(worker, seconds, answer.keys)
+        self._room = max(self._room, piece.memory.capacity - piece.free)
         # What looks like answers that were checked needs no second look.
-        self._is_checked = self._is_checked and told == self._seen
-        self._seen = told
-        return Lease(outputs, mask, give_back=lambda: self._give_back(piece))
+        self._is_checked = self._is_checked and answer.told == self._seen
+        self._seen = answer.told
+        return Lease(answer.outputs, answer.present, give_back=lambda: self._give_back(piece))
+
+    def _refused(self, refusal: Refusal) -> Exception:
+        text = refusal.text
+        if refusal.kind == "fault":
+            return RuntimeError(f"runner {self.runner.name!r}, in its process: {text}")
+        if refusal.kind == "memory":
+            limit = self._isolated.isolation.memory_limit
+            told = "none is set" if limit is None else f"{limit:,} bytes"
+            return WantError(f"{text}; its process had too little memory (memory_limit: {told})")
+        return UnusableError(text) if refusal.rule == UnusableError.rule else RunnerError(text)
 
     def _give_back(self, piece: _Piece) -> None:
         if not self._is_closed:
@@ -227,14 +261,14 @@ class IsolatedSession(RunnerSession):
         self._made += 1
         return _Piece(self._made, SharedMemory.create(self._room))
 
-    def _channel_to(self, worker: Worker) -> Channel:
+    def _channel_to(self, worker: Worker, limit_s: float) -> Channel:
         if self._channel is not None and self._generation == worker.generation:
             return self._channel
         self._drop_channel()
         self._channel, theirs = Channel.pair()
         self._generation = worker.generation
         try:
-            self._isolated.open_channel(worker, theirs.fileno())
+            self._isolated.open_channel(worker, theirs.fileno(), limit_s)
         finally:
             theirs.close()
         return self._channel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import os
+import re
 import resource
 import signal
 import socket
@@ -25,6 +26,7 @@ from paritygate.runners.isolate.memory import SharedMemory, read_tensors, write_
 from paritygate.runners.isolate.order import Order, Ready
 
 _PR_SET_PDEATHSIG = 1
+_WANT = re.compile(r"\bMemoryError\b|bad_alloc|[Ff]ailed to allocate memory")
 
 
 def main(control_fd: int, parent: int) -> None:
@@ -36,11 +38,21 @@ def main(control_fd: int, parent: int) -> None:
     control = Channel(socket.socket(fileno=control_fd))
     code = 1
     with suppress(ClosedError):
-        control.send(("hello", os.getpid()))
+        _send(control, ("hello", os.getpid()))
         _serve(control)
         code = 0
     sys.stdout.flush()
     os._exit(code)
+
+
+_PID = os.getpid()
+
+
+def _send(channel: Channel, message: object) -> None:
+    """Send a message; a process that was forked in a call shares the channel and must not."""
+    if os.getpid() != _PID:
+        os._exit(1)
+    channel.send(message)
 
 
 def _die_with(parent: int) -> None:
@@ -63,7 +75,7 @@ def _serve(control: Channel) -> None:
         if what == "session":
             _Session(runner, Channel(socket.socket(fileno=control.fds.pop(0)))).start()
         elif what == "tell":
-            control.send(_attempt(lambda: (dict(runner.facts), runner.final_findings())))
+            _send(control, _attempt(lambda: (dict(runner.facts), runner.final_findings())))
         else:
             runner.close()
             return
@@ -74,17 +86,17 @@ def _prepare(control: Channel, order: Order) -> Runner | None:
 
     try:
         runner = prepare_here(order.spec, order.context())
-        control.send(("ready", Ready.of(runner)))
+        _send(control, ("ready", Ready.of(runner)))
     except RunnerLoadError as e:
-        control.send(("failed", str(e), e.is_plan_fault, e.code, e.detail))
+        _send(control, ("failed", str(e), e.is_plan_fault, e.code, e.detail))
         return None
     except MemoryError:
-        control.send(("failed", f"runner {order.spec.name!r}: out of memory", False, None, ""))
+        _send(control, ("failed", f"runner {order.spec.name!r}: out of memory", False, None, ""))
         return None
     except ClosedError:
         raise
     except BaseException as e:  # a fault of ours, or of what a model's code does
-        control.send(("fault", _tell(e)))
+        _send(control, ("fault", _tell(e)))
         return None
     return runner
 
@@ -118,11 +130,9 @@ class _Session:
             session: RunnerSession | None = made[1] if made[0] == "ok" else None
             try:
                 while True:
-                    request = self._channel.receive()
-                    if session is None:
-                        self._channel.send(made)
-                    else:
-                        self._channel.send(self._answer(session, *request))
+                    serial, *request = self._channel.receive()
+                    answer = made if session is None else self._answer(session, *request)
+                    _send(self._channel, (serial, *answer))
             finally:
                 self._channel.close()
                 if session is not None:
@@ -132,9 +142,9 @@ class _Session:
         try:
             return self._run(session, number, capacity, *told)
         except RunnerError as e:
-            return "error", str(e), e.rule
+            return "memory" if _wants_memory(e) else "error", str(e), e.rule
         except MemoryError:
-            return "error", f"runner {self._runner.name!r}: out of memory", RunnerError.rule
+            return "memory", f"runner {self._runner.name!r}: out of memory", RunnerError.rule
         except BaseException as e:  # a fault of ours: ends the run, as it would in the gate
             return "fault", _tell(e)
 
@@ -159,6 +169,16 @@ class _Session:
             told, _ = write_tensors(memory, lease.outputs, free)
             present = None if lease.present is None else lease.present.tobytes()
         return "ok", memory.capacity, told, present, self._runner.class_keys
+
+
+def _wants_memory(error: RunnerError) -> bool:
+    """Whether a call failed for want of memory, as its cause or the runtime's message says."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return _WANT.search(str(error)) is not None
 
 
 def _objects(values: list[str]) -> Any:

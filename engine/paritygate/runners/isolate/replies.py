@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.dtypes import STRING
 from paritygate.core.ragged import Tensor
 from paritygate.runners.isolate.channel import GarbledError
 from paritygate.runners.isolate.memory import SharedMemory, Told, read_tensors
@@ -83,6 +84,8 @@ def _read_answer(
     memory.see(capacity)
     for kind, _, *rest in told:
         offsets: Sequence[int] = ()
+        if kind in ("array", "ragged") and rest[0] == STRING:
+            raise ValueError("texts in shared memory, where they would be addresses")
         if kind == "array":
             offsets = (rest[-1],)
         elif kind == "ragged":

@@ -309,6 +309,7 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "name=x",
         "--keep-outputs",
         "--noise",
+        "--isolate",
     ]
     assert "seen" in invoke("run", make_plan(tmp_path), *options).stderr
     assert callable(given.pop("observer"))
@@ -321,6 +322,7 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "threads": 2,
         "keep_outputs": True,
         "noise": True,
+        "isolate": True,
     }
 
 

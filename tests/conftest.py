@@ -1,7 +1,7 @@
 """Settings for all tests: no deadlines (kernels compile), the same examples on every CI run.
 
-A shell starts jobs in the background with SIGINT ignored, which child processes would inherit; the
-tests of interrupts need it as it is in the foreground.
+A shell starts jobs in the background with SIGINT ignored, and `nohup` any with SIGHUP, which child
+processes would inherit; the tests of interrupts need them as they are in the foreground.
 """
 
 from __future__ import annotations
@@ -17,3 +17,5 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -29,15 +29,26 @@ from paritygate.golden.write import PackWriter, tensor_array
 from paritygate.golden.write_varying import varying_array, varying_field
 
 
+def partial_beside(path: Path) -> Path:
+    """A name for the partial file of a recording, which no other writer has."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(6)}.partial")
+
+
 class RecordingWriter(PackWriter):
     """Streaming writer of one recording; complete and on the disk, or not there at all."""
 
-    def __init__(self, path: Path, columns: pa.Schema) -> None:
+    def __init__(self, path: Path, columns: pa.Schema, partial: Path | None = None) -> None:
         """Open a partial file beside the path, of a name that no other writer has.
+
+        Args:
+            path: of the complete recording.
+            columns: its schema.
+            partial: the partial file, as `partial_beside(path)` named it; None: it is named here.
 
         Raises:
             FolderError: the file can't be made.
         """
+        self._named_partial = partial or partial_beside(path)
         self._token = secrets.token_hex(32).encode()
         self._final = b""
         room = self._token.ljust(RESERVED)
@@ -66,7 +77,7 @@ class RecordingWriter(PackWriter):
             os.fsync(file.fileno())
 
     def _partial_path(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.{secrets.token_hex(6)}.partial")
+        return self._named_partial
 
     def _take_name(self, partial: Path) -> None:
         """Take the name unless somebody else has it: two recordings never replace each other."""

@@ -119,8 +119,7 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
 
     prepared = replace(ready.prepared, witness=keep, label_columns=())
     around = look_around(prepared.pack)
-    partial = options.out.with_name(options.out.name + ".partial")
-    options.observer(Prepared(name, prepared.samples, partial))
+    options.observer(Prepared(name, prepared.samples, recorder.partial))
     startup_s = time.perf_counter() - started
     try:
         if ready.blocks:

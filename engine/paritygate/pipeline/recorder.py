@@ -26,7 +26,7 @@ from paritygate.golden.recording import (
     encode_recording,
 )
 from paritygate.golden.write import folder_error
-from paritygate.golden.write_recording import RecordingWriter, recorded_batch
+from paritygate.golden.write_recording import RecordingWriter, partial_beside, recorded_batch
 from paritygate.pipeline.span import Prepared, place_of
 from paritygate.runners.base import Finding, Runner
 from paritygate.runners.environment import package_versions
@@ -68,12 +68,17 @@ class Kept:
 
 
 class Recorder:
-    """Records one runner. `keep` is called by any thread, all else by one."""
+    """Records one runner. `keep` is called by any thread, all else by one.
+
+    Attributes:
+        partial: the file that is written until the recording is complete.
+    """
 
     def __init__(self, prepared: Prepared, runner: Runner, path: Path) -> None:
         self._prepared = prepared
         self._runner = runner
         self._path = path
+        self.partial = partial_beside(path)
         self._id_column = prepared.plan.table.id
         self._lock = threading.Lock()
         self._waiting: dict[int, _Answers] = {}
@@ -167,7 +172,7 @@ class Recorder:
         if not batches:
             return
         if self._writer is None:
-            self._writer = RecordingWriter(self._path, batches[0].schema)
+            self._writer = RecordingWriter(self._path, batches[0].schema, self.partial)
         if len(batches) == 1:
             self._writer.write(batches[0])
             return

@@ -79,6 +79,7 @@ def test_clean_facts_release() -> None:
 def codes(run: RunFacts) -> list[str]:
     judgement = judge(run)
     assert judgement.verdict is Verdict.HOLD
+    assert set(judgement.stages.values()) <= {Verdict.HOLD}
     return [r.code for r in judgement.reasons]
 
 

@@ -20,6 +20,7 @@ from paritygate.admission.check import start_check
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.external import Part, find_parts, open_part
 from paritygate.admission.files import Copy, Source, copy_file, open_file
+from paritygate.admission.inspect import Inspection, inspect_structure
 from paritygate.admission.model import ModelFacts, describe_model, read_structure
 from paritygate.admission.nodes import ModelNode, list_nodes
 from paritygate.admission.precision import describe_precision
@@ -66,6 +67,7 @@ class Admitted:
         facts: what it says of itself.
         precision: in which precision it calculates.
         nodes: that it is written with.
+        inspection: what a look into it found.
         seconds: that copying and digesting took.
         is_clone: whether the copies share their blocks with the originals.
         watched: all original files as they were when they were copied.
@@ -77,6 +79,7 @@ class Admitted:
     facts: ModelFacts
     precision: Mapping[str, object]
     nodes: tuple[ModelNode, ...]
+    inspection: Inspection
     seconds: float
     is_clone: bool
     watched: tuple[Watched, ...]
@@ -137,6 +140,7 @@ def _admit(path: Path, folder: Path, check: bool) -> Admitted:
         facts=facts,
         precision=precision,
         nodes=list_nodes(structure),
+        inspection=inspect_structure(structure, facts, target.parent),
         seconds=seconds,
         is_clone=all(c.is_clone for c in (copy, *copies)),
         watched=(model_file, *watched),

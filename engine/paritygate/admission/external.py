@@ -19,13 +19,13 @@ import onnx
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.files import Source, open_beneath
 from paritygate.admission.model import iter_nodes, iter_tensors
+from paritygate.admission.values import count_bytes
 from paritygate.core.digest import watch
 
 CODE = "admission.external_data"
 _NUMBER = re.compile(r"[0-9]{1,19}")
 # Where ONNX Runtime reads memory at the offset instead of a file.
 _MEMORY_MARK = "_ORT_MEM_ADDR_"
-_PACKED_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 
 
 @dataclass(frozen=True)
@@ -158,23 +158,13 @@ def _context_parts(path: Path, model: onnx.ModelProto) -> Iterator[Part]:
 
 def _size(path: Path, tensor: onnx.TensorProto) -> int:
     """Bytes of a tensor by its dtype and dims; 0 for a dtype that is unknown here."""
-    count = 1
-    for dim in tensor.dims:
-        if dim < 0:
-            raise AdmissionError(
-                f"{path}: tensor {tensor.name!r} has the dims {list(tensor.dims)}; export the "
-                "model again",
-                CODE,
-            )
-        count *= dim
-    kinds = onnx.TensorProto.DataType
-    name = kinds.Name(tensor.data_type) if tensor.data_type in kinds.values() else ""
-    if name in _PACKED_BITS:
-        return (count * _PACKED_BITS[name] + 7) // 8
-    try:
-        return count * int(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-    except (KeyError, TypeError):
-        return 0
+    if any(dim < 0 for dim in tensor.dims):
+        raise AdmissionError(
+            f"{path}: tensor {tensor.name!r} has the dims {list(tensor.dims)}; export the model "
+            "again",
+            CODE,
+        )
+    return count_bytes(tensor)
 
 
 def _check_location(path: Path, part: Part) -> None:

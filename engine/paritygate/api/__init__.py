@@ -6,6 +6,7 @@ from paritygate.api.drafting import draft_contract
 from paritygate.api.explaining import explain, find_latest
 from paritygate.api.exporting import export_pack
 from paritygate.api.importing import import_pack
+from paritygate.api.inspecting import inspect_model
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.proving import prove_sample, verify_proof
@@ -37,6 +38,7 @@ __all__ = [
     "export_pack",
     "find_latest",
     "import_pack",
+    "inspect_model",
     "load_plan",
     "pack_digest",
     "plan_from_models",

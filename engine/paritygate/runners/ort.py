@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 from paritygate.admission.staging import staging_facts
@@ -127,6 +127,11 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     wiring = wire_model(spec.name, options, loaded, context)
     size = options.batch_size or wiring.fixed_batch or DEFAULT_BATCH_SIZE
     is_fixed = wiring.fixed_batch is not None
+    concerns = model.inspection.concerns
+    loaded = replace(
+        loaded,
+        findings=(*loaded.findings, *(Finding(c.code, c.message, c.next) for c in concerns)),
+    )
     limits = Limits(
         (size,),
         loaded.is_thread_safe,
@@ -145,6 +150,7 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     text = canonical_json(["onnxruntime", model.identity.digest, settings])
     facts = {**settings, **_file_facts(options, artifacts), **loaded.facts}
     facts["precision"] = model.precision
+    facts["admission"] = model.inspection.to_json()
     facts["inputs"] = [str(spec) for spec in wiring.inputs.values()]
     facts["outputs"] = [str(spec) for spec in wiring.outputs.values()]
     moved = wiring.layout

@@ -6,7 +6,6 @@ from paritygate.admission.place import VARIABLE
 from paritygate.runners.ort_admit import Artifacts
 
 _UNKNOWN = ("is not a registered function/op", "No opset import for domain", "No Op registered for")
-_OWN = ("com.microsoft", "com.ms.", "ai.onnx", "org.pytorch.aten")
 
 
 def advise_on_operators(runner: str, text: str, artifacts: Artifacts) -> str:
@@ -22,7 +21,7 @@ def advise_on_operators(runner: str, text: str, artifacts: Artifacts) -> str:
             "; a library of operators is loaded from a private copy, where it doesn't find others "
             f"that lie beside it, and which must allow execution: another folder by {VARIABLE}"
         )
-    domains = _foreign_domains(artifacts)
+    domains = artifacts.model.inspection.foreign
     if not domains or not any(said in text for said in _UNKNOWN):
         return ""
     names = ", ".join(repr(domain) for domain in domains)
@@ -33,9 +32,3 @@ def advise_on_operators(runner: str, text: str, artifacts: Artifacts) -> str:
         f"with what sha256sum prints of it: runners.{runner}.custom_op_libraries = [{{ path = "
         '"libops.so", sha256 = "..." }]'
     )
-
-
-def _foreign_domains(artifacts: Artifacts) -> list[str]:
-    facts = artifacts.model.facts
-    defined = {name.partition(":")[0] for name in facts.functions}
-    return [d for d in facts.custom_domains if d not in defined and not d.startswith(_OWN)]

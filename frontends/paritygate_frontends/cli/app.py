@@ -18,6 +18,7 @@ from paritygate_frontends.cli.demo import demo
 from paritygate_frontends.cli.doctor import doctor
 from paritygate_frontends.cli.ending import UsageError, is_json, output
 from paritygate_frontends.cli.explain import explain
+from paritygate_frontends.cli.inspect import inspect
 from paritygate_frontends.cli.pack import pack
 from paritygate_frontends.cli.record import record
 from paritygate_frontends.cli.replay import replay
@@ -83,6 +84,7 @@ for verb, short in (
     (run, "Run a plan; or two models over golden samples."),
     (compare, "Compare two packs of recorded outputs."),
     (check, "Check a plan, its samples and models; run nothing."),
+    (inspect, "Look into a model: what would hold a run?"),
     (record, "Keep what one runner of a plan answers."),
     (explain, "Explain a run, or why one sample failed."),
     (replay, "Run failing samples again; same result?"),

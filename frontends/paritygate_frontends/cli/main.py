@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 
-LOADS_MODELS = ("run", "compare", "check", "record", "replay", "demo")
+LOADS_MODELS = ("run", "compare", "check", "inspect", "record", "replay", "demo")
 INTERRUPTED = 130
 
 

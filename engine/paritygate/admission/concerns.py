@@ -1,0 +1,44 @@
+"""What a look into a model finds: what holds a run, and what is worth telling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from paritygate.core.text import clean
+
+TOLD = 5
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something in a model that holds every run of it.
+
+    Attributes:
+        code: stable dotted code, as in the verdict's reasons.
+        message: one sentence.
+        next: how to mend it.
+    """
+
+    code: str
+    message: str
+    next: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """The same, of JSON types."""
+        return asdict(self)
+
+
+def short(text: object, longest: int = _LONGEST) -> str:
+    """Text of a model on one line, cut where it is too long to be told."""
+    told = str(text)
+    if len(told) > longest:
+        told = f"{told[:longest]}... ({len(told):,} characters)"
+    return clean(told)
+
+
+def some(names: Sequence[object], most: int = TOLD) -> str:
+    """The first of several, and how many there are in all."""
+    told = ", ".join(short(name) for name in names[:most])
+    return told if len(names) <= most else f"{told}, first {most} of {len(names):,}"

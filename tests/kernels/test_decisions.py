@@ -79,7 +79,8 @@ def test_bands_equal_the_oracle(case, atol, rtol):
     edge_array, tie_array = np.array(edges, np.float64), np.array(ties, np.bool_)
     kernels.band_codes(scores, edge_array, tie_array, codes)
     kernels.band_margins(scores, edge_array, atol, rtol, margins, at_risk)
-    kernels.edge_sides(scores, edge_array, sides)
+    nearest = np.full(2 * len(edges), np.inf)
+    kernels.edge_sides(scores, edge_array, sides, nearest)
 
     plain = scores.tolist()
     assert codes.tolist() == [naive.band(x, edges, ties) for x in plain]
@@ -89,6 +90,11 @@ def test_bands_equal_the_oracle(case, atol, rtol):
         count
         for edge in edges
         for count in (sum(x < edge for x in plain), plain.count(edge), sum(x > edge for x in plain))
+    ]
+    assert nearest.tolist() == [
+        min((abs(edge - float(x)) for x in side), default=np.inf)
+        for edge in edges
+        for side in ([x for x in plain if x < edge], [x for x in plain if x > edge])
     ]
 
 
@@ -214,7 +220,7 @@ def test_no_fused_multiply_add(dtype):
     calls = {
         kernels.band_codes: (scores, edges, np.array([True, False]), codes),
         kernels.band_margins: (scores, edges, 0.1, 0.1, reals, flags),
-        kernels.edge_sides: (scores, edges, np.zeros(6, np.int64)),
+        kernels.edge_sides: (scores, edges, np.zeros(6, np.int64), np.full(4, np.inf)),
         kernels.argmax_codes: (scores, 1, codes, flags),
         kernels.argmax_margins: (scores, 1, codes, 0.1, 0.1, reals, flags),
         kernels.topk_codes: (scores, 2, codes, 2),

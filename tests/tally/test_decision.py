@@ -28,6 +28,8 @@ margins = st.floats(0, math.inf)
 places = st.none() | st.builds(MarginAt, margins, counts)
 histograms = st.lists(margins, max_size=5).map(lambda xs: Histogram.of(np.array(xs, np.float64)))
 codes = st.integers(-1, 2)
+distances = st.none() | st.floats(0, 1e300, exclude_min=True)
+edge_sides = st.builds(EdgeSides, counts, counts, counts, distances, distances)
 
 
 @st.composite
@@ -47,9 +49,7 @@ def tallies(draw, kind, tier, labelled):
         flip_margins=draw(histograms),
         flip_margin_min=draw(places),
         flip_margin_max=draw(places),
-        edges=draw(st.tuples(*[st.builds(EdgeSides, counts, counts, counts)] * 2))
-        if kind == "bands"
-        else (),
+        edges=draw(st.tuples(*[edge_sides] * 2)) if kind == "bands" else (),
         labels=LabelTally(*draw(st.tuples(*[counts] * 6))) if labelled else None,
     )
 
@@ -155,7 +155,7 @@ def example(**changes):
         "flip_margins": Histogram.of(np.array([0.01])),
         "flip_margin_min": MarginAt(0.01, 5),
         "flip_margin_max": MarginAt(0.01, 5),
-        "edges": (EdgeSides(4, 1, 2), EdgeSides(6, 0, 1)),
+        "edges": (EdgeSides(4, 1, 2, 0.25, 0.5), EdgeSides(6, 0, 1, 0.125)),
         "labels": LabelTally(6, 2, 5, 4, 2, 1),
     }
     return DecisionTally(**{**values, **changes})
@@ -175,8 +175,22 @@ def test_figures():
     }
     assert figures["tied"] is None
     assert figures["edges"] == [
-        {"between": ["accept", "review"], "below": 4, "on": 1, "above": 2},
-        {"between": ["review", "reject"], "below": 6, "on": 0, "above": 1},
+        {
+            "between": ["accept", "review"],
+            "below": 4,
+            "on": 1,
+            "above": 2,
+            "nearest_below": 0.25,
+            "nearest_above": 0.5,
+        },
+        {
+            "between": ["review", "reject"],
+            "below": 6,
+            "on": 0,
+            "above": 1,
+            "nearest_below": 0.125,
+            "nearest_above": None,
+        },
     ]
     assert figures["margin_min"] == {"margin": 0.0, "ordinal": 3}
     assert figures["flip_margin"] == {

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from paritygate.core.coverage import coverage_problems
 from paritygate.core.decisions import make_rule
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -288,6 +289,7 @@ def _finish(
     shapes = {f"inputs.{name}.shape": t.shape for name, t in table.inputs.items()}
     shapes |= {f"outputs.{name}.shape": t.shape for name, t in table.outputs.items()}
     problems += dim_problems(shapes, table.dims.bounds())
+    problems += coverage_problems(table, decisions)
     outputs = {d.name: d.output for d in decisions}
     for i, stage in enumerate(stages):
         for name in stage.flips:

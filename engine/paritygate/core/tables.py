@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from paritygate.core.bands import parse_bands
+from paritygate.core.coverage import CoverageTable, DecisionCoverage
 from paritygate.core.decisions import check_decision
 from paritygate.core.errors import Problem
 from paritygate.core.policy import Tolerance
@@ -320,6 +321,7 @@ class PlanTable(_Table):
     decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
     batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default_factory=dict)
     noise: NoiseTable | None = None
+    require_coverage: CoverageTable | None = None
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
     meta: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -397,6 +399,8 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("decisions", None), DecisionTable),
     (("batch_coupling", None, None), BudgetTable),
     (("noise",), NoiseTable),
+    (("require_coverage",), CoverageTable),
+    (("require_coverage", "decisions", None), DecisionCoverage),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
 _MAPS = (

@@ -10,6 +10,7 @@ from paritygate.core.verdict import Reason, Verdict
 from paritygate.golden.overlap import Overlap
 from paritygate.runners.base import Finding
 from paritygate.tally.coupling import Consistency
+from paritygate.tally.coverage import CoverageTally, Number
 from paritygate.tally.noise import Noise
 from paritygate.tally.stage import StageTally
 
@@ -63,6 +64,9 @@ class RunFacts:
         consistency: what the runners did by themselves.
         overlap: golden samples that are also in the calibration pack; None: the plan names none.
         noise: how far the references differ from themselves.
+        coverage: what the samples that were run exercise.
+        ranges: input -> smallest and largest number of its dtype in its range, or in that of each
+            channel.
     """
 
     plan: Plan
@@ -75,6 +79,8 @@ class RunFacts:
     consistency: Consistency = field(default_factory=Consistency)
     overlap: Overlap | None = None
     noise: Noise = field(default_factory=Noise)
+    coverage: CoverageTally = field(default_factory=CoverageTally)
+    ranges: Mapping[str, Sequence[tuple[Number, Number]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

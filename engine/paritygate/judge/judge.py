@@ -10,6 +10,7 @@ from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge import sentences
 from paritygate.judge.class_keys import judge_class_keys, judge_labels
 from paritygate.judge.consistency import judge_consistency
+from paritygate.judge.coverage import judge_coverage
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.noise import judge_noise
 from paritygate.judge.unjudged import list_not_judged
@@ -36,6 +37,9 @@ def judge(facts: RunFacts) -> Judgement:
     if facts.overlap is not None and facts.overlap.count:
         reasons.append(sentences.calibration_overlap(facts.samples, facts.overlap))
         verdicts = dict.fromkeys(verdicts, Verdict.HOLD)
+    for reason in judge_coverage(facts):
+        reasons.append(reason)
+        verdicts |= dict.fromkeys([reason.stage] if reason.stage else verdicts, Verdict.HOLD)
     complete = len(facts.stages) == len(facts.plan.stages) and facts.asked == facts.samples
     if not facts.stages:
         reasons.append(Reason("evidence.empty", "no stage ran, so nothing was compared"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from paritygate.judge.class_keys import unknown_classes
 from paritygate.judge.consistency import list_unchecked
+from paritygate.judge.coverage import list_not_demanded
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.noise import list_noise
 
@@ -27,6 +28,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     yield from _placement(facts)
     yield from list_unchecked(facts)
     yield from list_noise(facts)
+    yield from list_not_demanded(facts)
     yield "latency: not measured"
 
 

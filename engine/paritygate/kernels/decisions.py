@@ -75,23 +75,28 @@ def band_margins(
 
 
 @jit
-def edge_sides(ref: Scores, edges: Floats, sides: Ints) -> None:
+def edge_sides(ref: Scores, edges: Floats, sides: Ints, nearest: Floats) -> None:
     """Count the scores below, exactly on and above each edge; NaN counts nowhere.
 
     Args:
         ref: `(n,)`.
         edges: `(k,)`.
         sides: `(3 * k,)` added to: below, on, above of each edge in turn.
+        nearest: `(2 * k,)` lowered to the smallest distance below and above each edge in turn.
     """
     for i in range(ref.size):
         score = np.float64(ref[i])
         for k in range(edges.size):
             if score < edges[k]:
                 sides[3 * k] += 1
+                if edges[k] - score < nearest[2 * k]:
+                    nearest[2 * k] = edges[k] - score
             elif score == edges[k]:
                 sides[3 * k + 1] += 1
             elif score > edges[k]:
                 sides[3 * k + 2] += 1
+                if score - edges[k] < nearest[2 * k + 1]:
+                    nearest[2 * k + 1] = score - edges[k]
 
 
 @jit

@@ -20,6 +20,8 @@ from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.pipeline.calibration import describe_calibration
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
+from paritygate.pipeline.coverage import range_ends
+from paritygate.pipeline.coverage_summary import describe_coverage
 from paritygate.pipeline.drive import Sink, drive
 from paritygate.pipeline.keeper import Keeper
 from paritygate.pipeline.noise import measure_noise
@@ -180,6 +182,8 @@ def run_prepared(
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["consistency"] = describe_consistency(ready, consistency)
+    if prepared.only is None:
+        summary["coverage"] = describe_coverage(facts)
     if outputs is not None:
         summary["outputs"] = outputs
     if noise.is_asked:
@@ -274,6 +278,8 @@ def _facts(
         consistency=consistency,
         overlap=overlap,
         noise=noise,
+        coverage=tally.coverage,
+        ranges=range_ends(prepared.plan, prepared.pack.inputs),
     )
 
 

@@ -22,6 +22,7 @@ from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import input_contracts
+from paritygate.pipeline.coverage import watched_inputs
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
@@ -151,6 +152,7 @@ def prepare_plan(
             block_samples=size,
             contracts=contracts,
             shapes=ShapeContract.of(plan),
+            watched=watched_inputs(plan, pack.inputs),
             label_columns=_label_columns(plan),
             only=rows,
         )

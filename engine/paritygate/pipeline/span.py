@@ -24,10 +24,12 @@ from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.batches import Cut, ask
 from paritygate.pipeline.contract import InputContract, Violation
+from paritygate.pipeline.coverage import cover_block
 from paritygate.pipeline.gather import Gather
 from paritygate.pipeline.shape_contract import ShapeContract, no_shape_contract
 from paritygate.pipeline.turns import Turns
 from paritygate.runners.base import Runner, RunnerSession
+from paritygate.tally.coverage import CoverageTally
 from paritygate.tally.stage import FIRST, Hits, Tally
 
 Mask = npt.NDArray[np.bool_]
@@ -45,6 +47,7 @@ class Prepared:
         block_samples: samples in the largest block.
         contracts: input contracts that are checked per sample.
         shapes: what the shapes of a sample's inputs must satisfy.
+        watched: inputs whose values are looked at for coverage, with their channel axis.
         label_columns: label columns that decisions ask for.
         only: rows that are judged; the others of their blocks run beside them, so that the batches
             are as ever. None: all.
@@ -60,6 +63,7 @@ class Prepared:
     block_samples: int
     contracts: Sequence[InputContract] = ()
     shapes: ShapeContract = field(default_factory=no_shape_contract)
+    watched: Mapping[str, int | None] = field(default_factory=dict)
     label_columns: Sequence[str] = ()
     only: frozenset[int] | None = None
     witness: Witness | None = None
@@ -81,13 +85,18 @@ class Rejected:
 
 @dataclass(frozen=True)
 class BlockInput:
-    """A block that has been read: its samples, and the inputs of those that may run."""
+    """A block that has been read: its samples, and the inputs of those that may run.
+
+    Attributes:
+        shapes: of one sample, of the inputs whose dims have a name.
+    """
 
     block: Block
     samples: SampleRows
     inputs: Mapping[str, Array]
     rejected: Sequence[Rejected]
     read_s: float
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,11 +109,12 @@ class BlockResult:
     read_s: float
     run_s: Mapping[str, float]
     compare_s: float
+    coverage: CoverageTally = field(default_factory=CoverageTally)
 
     def tally(self) -> Tally:
         """The block's statistics."""
         stages = {name: result.tally for name, result in self.stages.items()}
-        return Tally(1, self.block.samples, stages)
+        return Tally(1, self.block.samples, stages, self.coverage)
 
 
 @dataclass
@@ -137,7 +147,7 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     """Read one block: ids, labels, slices and inputs, without those that break the contract."""
     started = time.perf_counter()
     pack, ordinals = prepared.pack, block.ordinals()
-    names = needed_inputs(prepared)
+    names = dict.fromkeys([*needed_inputs(prepared), *prepared.watched])
     inputs = {name: pack.take_input(name, ordinals) for name in names}
     is_gapless = block.offsets is None
     ids = pack.ids(block.start, block.stop) if is_gapless else pack.take_ids(ordinals)
@@ -156,7 +166,8 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
     hits = Hits(len(rejected), first)
     samples = SampleRows(place_of(prepared, block), ordinals, ids, labels, slices, hits)
-    return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started)
+    shapes = _shapes(prepared, block.start)
+    return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started, shapes)
 
 
 def place_of(prepared: Prepared, block: Block) -> int:
@@ -201,9 +212,13 @@ def _reject(prepared: Prepared, ordinals: npt.NDArray[np.int64], ids: Ids) -> li
 
 
 def _misshapen(prepared: Prepared, at: int) -> Violation | None:
-    pack, contract = prepared.pack, prepared.shapes
-    shapes = {name: pack.input_shapes(name, at, at + 1)[0].tolist() for name in contract.dims}
-    return contract.violation(shapes)
+    return prepared.shapes.violation(_shapes(prepared, at))
+
+
+def _shapes(prepared: Prepared, at: int) -> dict[str, list[int]]:
+    """Shapes of one sample, of the inputs whose dims have a name."""
+    pack, dims = prepared.pack, prepared.shapes.dims
+    return {name: pack.input_shapes(name, at, at + 1)[0].tolist() for name in dims}
 
 
 class Shared:
@@ -280,8 +295,16 @@ class Lane:
             }
             if self._prepared.witness is not None:
                 self._prepared.witness(samples, sides, stages)
+            covered = self._cover(read)
             compare_s = time.perf_counter() - started
-        return BlockResult(read.block, stages, read.rejected, read.read_s, seconds, compare_s)
+        return BlockResult(
+            read.block, stages, read.rejected, read.read_s, seconds, compare_s, covered
+        )
+
+    def _cover(self, read: BlockInput) -> CoverageTally:
+        if self._prepared.only is not None:
+            return CoverageTally()
+        return cover_block(self._prepared, read, self._cuts)
 
     def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
         if not read.samples.count:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -30,15 +32,33 @@ class MarginAt:
 
 @dataclass(frozen=True)
 class EdgeSides:
-    """Reference scores below, exactly on and above one edge of a band rule."""
+    """Reference scores below, exactly on and above one edge of a band rule.
+
+    `nearest_below` and `nearest_above` are the smallest finite distances of those that aren't on
+    it; None where there is none.
+    """
 
     below: int = 0
     on: int = 0
     above: int = 0
+    nearest_below: float | None = None
+    nearest_above: float | None = None
+
+    @staticmethod
+    def of(counts: Iterable[int], nearest: Iterable[float]) -> EdgeSides:
+        """From counts below, on and above, and distances below and above, inf for none."""
+        below, on, above = map(int, counts)
+        return EdgeSides(below, on, above, *(float(d) if d < math.inf else None for d in nearest))
 
     def merge(self, other: EdgeSides) -> EdgeSides:
-        """Add both."""
-        return _add_fields(self, other)
+        """Both together."""
+        return EdgeSides(
+            self.below + other.below,
+            self.on + other.on,
+            self.above + other.above,
+            _least(self.nearest_below, other.nearest_below),
+            _least(self.nearest_above, other.nearest_above),
+        )
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,10 @@ class LabelTally:
     def merge(self, other: LabelTally) -> LabelTally:
         """Add both."""
         return _add_fields(self, other)
+
+
+def _least(ours: float | None, theirs: float | None) -> float | None:
+    return min((d for d in (ours, theirs) if d is not None), default=None)
 
 
 def fields_of(record: Any) -> dict[str, Any]:

@@ -6,29 +6,19 @@ threads, workers and resumed runs gives the same tally.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from paritygate.tally.constant import Constancy
+from paritygate.tally.coverage import CoverageTally
 from paritygate.tally.decision import DecisionTally
+from paritygate.tally.maps import merge_maps as merge_maps
 from paritygate.tally.output import OutputTally
 
 FIRST = 5
 
-K = TypeVar("K")
-V = TypeVar("V")
 SampleId = int | str
-
-
-def merge_maps(
-    ours: Mapping[K, V], theirs: Mapping[K, V], merge: Callable[[V, V], V]
-) -> dict[K, V]:
-    """Union of two maps; where both have a key the values are merged."""
-    merged = dict(ours)
-    for key, value in theirs.items():
-        merged[key] = merge(merged[key], value) if key in merged else value
-    return merged
 
 
 @dataclass(frozen=True)
@@ -184,11 +174,12 @@ class StageTally:
 
 @dataclass(frozen=True)
 class Tally:
-    """All stages over some blocks."""
+    """All stages over some blocks, and what their inputs exercised."""
 
     blocks: int = 0
     samples: int = 0
     stages: Mapping[str, StageTally] = field(default_factory=dict)
+    coverage: CoverageTally = field(default_factory=CoverageTally)
 
     def merge(self, other: Tally) -> Tally:
         """Both together."""
@@ -196,6 +187,7 @@ class Tally:
             self.blocks + other.blocks,
             self.samples + other.samples,
             merge_maps(self.stages, other.stages, StageTally.merge),
+            self.coverage.merge(other.coverage),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -204,13 +196,15 @@ class Tally:
             "blocks": self.blocks,
             "samples": self.samples,
             "stages": {n: t.to_json() for n, t in sorted(self.stages.items())},
+            "coverage": self.coverage.to_json(),
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Tally:
         """The tally that gave this JSON."""
         stages = {n: StageTally.from_json(t) for n, t in data["stages"].items()}
-        return Tally(data["blocks"], data["samples"], stages)
+        coverage = CoverageTally.from_json(data["coverage"])
+        return Tally(data["blocks"], data["samples"], stages, coverage)
 
 
 def _hits(hits: Hits) -> list[Any]:

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from paritygate_frontends.report.consistency import render_consistency
+from paritygate_frontends.report.coverage import render_coverage
 from paritygate_frontends.report.figures import clean, counted, seconds
 from paritygate_frontends.report.noise import render_noise
 from paritygate_frontends.report.runtime import render_placement
@@ -43,6 +44,7 @@ def render_report(
     yield from render_placement(summary.get("runners") or {})
     yield from render_consistency(summary.get("consistency") or {})
     yield from render_noise(summary.get("noise") or {}, summary.get("stages", []))
+    yield from render_coverage(summary.get("coverage") or {})
     not_judged = summary.get("not_judged", [])
     if not_judged:
         yield Text()

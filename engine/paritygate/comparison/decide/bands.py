@@ -66,7 +66,8 @@ class BandJudge:
             seen, edges, self._tolerance.atol, self._tolerance.rtol, margin, at_risk
         )
         sides = np.zeros(3 * edges.size, np.int64)
-        kernels.edge_sides(seen, edges, sides)
+        nearest = np.full(2 * edges.size, np.inf)
+        kernels.edge_sides(seen, edges, sides, nearest)
         depends = 0
         if self._edges_differ or any(narrows(side, self._ref_dtype) for side in (ref, cand)):
             depends = differing(codes, self._codes(ref, cand, other_than(self._compare_as)))
@@ -75,7 +76,7 @@ class BandJudge:
             margin,
             None if self._is_transformed else count(at_risk),
             depends,
-            edges=tuple(EdgeSides(*map(int, side)) for side in sides.reshape(-1, 3)),
+            edges=tuple(map(EdgeSides.of, sides.reshape(-1, 3), nearest.reshape(-1, 2))),
         )
 
     def _codes(self, ref: Array, cand: Array, compare_as: CompareAs) -> tuple[Codes, Codes]:

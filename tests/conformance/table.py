@@ -15,6 +15,7 @@ from tests.conformance import (
     rows_kinds,
     rows_live,
     rows_packs,
+    rows_raw,
     rows_replay,
     rows_runtimes,
     rows_shapes,
@@ -127,6 +128,11 @@ KINDS: dict[str, Kind] = {
         "Tested on what it was calibrated on",
         "Samples of the calibration data are among those that the quantized model is judged on.",
     ),
+    "prepared": Kind(
+        "Inputs that are prepared otherwise",
+        "The model is judged on golden inputs, and the product makes others of the same records: "
+        "channels swapped, another scale, a cast on the way.",
+    ),
     "layout": Kind(
         "Layout and dtype",
         "Arrays with as many elements are flattened, broadcast or cast until they can be compared.",
@@ -158,6 +164,7 @@ ROWS: tuple[Case, ...] = (
     *rows_replay.ROWS,
     *rows_shapes.ROWS,
     *rows_packs.ROWS,
+    *rows_raw.ROWS,
     *rows_dtypes.ROWS,
     *rows_runtimes.ROWS,
     *rows_isolated.ROWS,

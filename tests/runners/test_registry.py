@@ -73,7 +73,10 @@ def test_later_files_are_named() -> None:
             {"kind": "torhc", "model": "m"},
             "runners.int8.kind: 'torhc' isn't known; did you mean 'to",
         ),
-        ({"kind": "litert", "model": "m"}, "known: onnxruntime, recorded, python, torch, null"),
+        (
+            {"kind": "litert", "model": "m"},
+            "known: onnxruntime, recorded, python, preprocessing, torch, null",
+        ),
         (
             {"kind": "torch"},
             "give either model (a TorchScript file or an exported program) or fact",

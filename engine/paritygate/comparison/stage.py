@@ -29,9 +29,9 @@ class StageComparer:
         self._stats = stats
         self._elements: dict[tuple[object, ...], OutputComparer] = {}
         self._decisions: dict[tuple[object, ...], DecisionComparer] = {}
+        rules = () if stage.of_inputs else plan.decisions
         self._rules = {
-            output: [r for r in plan.decisions if r.output == output]
-            for output in {r.output for r in plan.decisions}
+            output: [r for r in rules if r.output == output] for output in {r.output for r in rules}
         }
         self.names: dict[str, tuple[str, ...]] = {}
         self._naming = threading.Lock()

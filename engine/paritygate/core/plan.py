@@ -22,6 +22,7 @@ from paritygate.core.coverage import coverage_problems
 from paritygate.core.decisions import make_rule
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.core.preprocessing import expand_replay
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import dim_problems
 from paritygate.core.tables import NAME, BatchDim, PlanTable, describe_problems
@@ -40,6 +41,7 @@ class Stage:
         ignore: outputs that are deliberately not judged; listed with the verdict.
         flips: decision name -> allowed flips.
         is_self: the two sides may be the same thing.
+        of_inputs: what is compared are prepared inputs, which no decision is made of.
         unstated: outputs whose entry gives no atol and rtol, which a float output needs.
     """
 
@@ -51,6 +53,7 @@ class Stage:
     ignore: tuple[str, ...]
     flips: Mapping[str, int]
     is_self: bool
+    of_inputs: bool = False
     unstated: frozenset[str] = frozenset()
 
     def tolerance(self, output: str, *, is_float: bool) -> Tolerance | None:
@@ -63,6 +66,10 @@ class Stage:
         """Whether an output of this name is compared, if both sides have it."""
         named = output in self.tolerances or self.default is not None
         return named and output not in self.ignore
+
+    def decides(self, output: str) -> bool:
+        """Whether decisions and `[outputs]` of this name are about what is compared here."""
+        return not self.of_inputs and self.judges(output)
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ def parse_plan(
     Raises:
         PlanError: with every problem found.
     """
-    problems: list[Problem] = []
+    data, problems = expand_replay(data)
     table: PlanTable | None = None
     try:
         table = PlanTable.model_validate(data)
@@ -266,6 +273,7 @@ def _finish(
             ignore=tuple(s.ignore),
             flips=dict(s.flips),
             is_self=s.self_,
+            of_inputs=s.of == "inputs",
             unstated=frozenset(name for name, t in s.outputs.items() if t.atol is None),
         )
         for s in table.stages
@@ -275,7 +283,7 @@ def _finish(
             problems.append(Problem(f"stages[{i}].ignore", f"{name!r} also has a tolerance"))
     decisions = tuple(make_rule(name, d, folder, problems) for name, d in table.decisions.items())
     for rule in decisions:
-        if not any(stage.judges(rule.output) for stage in stages):
+        if not any(stage.decides(rule.output) for stage in stages):
             problems.append(
                 Problem(
                     f"decisions.{rule.name}.output", f"no stage compares an output {rule.output!r}"
@@ -284,7 +292,7 @@ def _finish(
     problems += [
         Problem(f"outputs.{name}", "no stage compares an output of this name")
         for name in table.outputs
-        if not any(stage.judges(name) for stage in stages)
+        if not any(stage.decides(name) for stage in stages)
     ]
     shapes = {f"inputs.{name}.shape": t.shape for name, t in table.inputs.items()}
     shapes |= {f"outputs.{name}.shape": t.shape for name, t in table.outputs.items()}
@@ -293,7 +301,7 @@ def _finish(
     outputs = {d.name: d.output for d in decisions}
     for i, stage in enumerate(stages):
         for name in stage.flips:
-            if not stage.judges(outputs[name]):
+            if not stage.decides(outputs[name]):
                 problems.append(
                     Problem(f"stages[{i}].flips.{name}", "this stage doesn't compare its output")
                 )

@@ -85,6 +85,7 @@ class StageTable(_Table):
     default: ToleranceTable | None = None
     ignore: list[StrictStr] = Field(default_factory=list)
     flips: dict[StrictStr, Annotated[StrictInt, Field(ge=0)]] = Field(default_factory=dict)
+    of: Literal["outputs", "inputs"] = "outputs"
     self_: StrictBool = Field(default=False, alias="self")
 
     @field_validator("name")
@@ -262,6 +263,32 @@ class NoiseTable(_Table):
         return value
 
 
+class PreprocessingTable(_Table):
+    """`[preprocessing]`: how raw records become inputs."""
+
+    python: StrictStr
+    batch: StrictBool = True
+    batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
+    columns: list[StrictStr] = Field(default_factory=list)
+    outputs: list[StrictStr] = Field(default_factory=list)
+    inputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
+    ignore: list[StrictStr] = Field(default_factory=list)
+    thread_safe: StrictBool = False
+
+    @field_validator("python")
+    @classmethod
+    def _module_and_function(cls, value: str) -> str:
+        if not CALL.fullmatch(value):
+            raise ValueError("write it as 'module:function'")
+        return value
+
+    @model_validator(mode="after")
+    def _one_size(self) -> PreprocessingTable:
+        if not self.batch and self.batch_size is not None:
+            raise ValueError("batch_size belongs to batch = true; keep one of the two")
+        return self
+
+
 class DimRange(_Table):
     """Any other name in `[dims]`: the sizes that a dim of a sample may have."""
 
@@ -322,6 +349,8 @@ class PlanTable(_Table):
     batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default_factory=dict)
     noise: NoiseTable | None = None
     require_coverage: CoverageTable | None = None
+    preprocessing: PreprocessingTable | None = None
+    replay: Literal["raw"] | None = None
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
     meta: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -401,6 +430,8 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("noise",), NoiseTable),
     (("require_coverage",), CoverageTable),
     (("require_coverage", "decisions", None), DecisionCoverage),
+    (("preprocessing",), PreprocessingTable),
+    (("preprocessing", "inputs", None), ToleranceTable),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
 _MAPS = (

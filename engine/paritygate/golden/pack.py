@@ -161,6 +161,11 @@ class GoldenPack:
         return self._starts[-1]
 
     @property
+    def input_columns(self) -> Mapping[str, str]:
+        """Column of each input."""
+        return self._columns.inputs
+
+    @property
     def is_large(self) -> bool:
         """Whether what was looked at in passing has to be let go of at once."""
         return self._bytes > _RESIDENT

@@ -53,7 +53,7 @@ def judge_labels(stage: StageFacts, rules: Sequence[DecisionRule]) -> Iterator[R
     Decisions are then told, and those of two sides paired, by names that the model contradicts.
     """
     for rule in rules:
-        if not (rule.argmax or rule.topk) or not stage.stage.judges(rule.output):
+        if not (rule.argmax or rule.topk) or not stage.stage.decides(rule.output):
             continue
         for side, key, labels in (
             (stage.ref, "ref_labels", rule.ref_labels),

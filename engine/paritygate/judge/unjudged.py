@@ -42,7 +42,9 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
         return
     yield from _declared(stage)
     yield from unknown_classes(stage)
-    if not stage.tally.decisions:
+    if stage.stage.of_inputs:
+        pass
+    elif not stage.tally.decisions:
         yield f"stage {name}: no decision rule, so decision flips were not counted"
     elif left := [d for d in facts.plan.decisions if d.name not in stage.tally.decisions]:
         names = ", ".join(d.name for d in left)

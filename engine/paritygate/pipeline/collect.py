@@ -121,7 +121,7 @@ class Collector:
 
     def _decisions(self, stage: str) -> list[str]:
         comparer = next(s for s in self._prepared.stages if s.stage.name == stage)
-        return [r.name for r in self._prepared.plan.decisions if comparer.stage.judges(r.output)]
+        return [r.name for r in self._prepared.plan.decisions if comparer.stage.decides(r.output)]
 
     def _write_stage(self, name: str, failed: int) -> dict[str, object]:
         assert self._folder is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paritygate.core.plan import Stage
+from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.pipeline.prepare import Preparation
 from paritygate.runners.base import Runner
@@ -24,6 +24,7 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     if unused:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
     yield from _without_contract(ready)
+    yield from _without_replay(prepared.plan)
     yield from _own_columns(ready)
     yield from _idle_budgets(ready)
     for stage in ready.selected:
@@ -39,6 +40,12 @@ def _without_contract(ready: Preparation) -> Iterator[str]:
     names = [n for n in prepared.pack.inputs if n not in contracts and n not in unused]
     if contracts and names:
         yield f"inputs: {', '.join(names)} without a contract: range and missing values unchecked"
+
+
+def _without_replay(plan: Plan) -> Iterator[str]:
+    if plan.table.preprocessing is not None:
+        call = plan.table.preprocessing.python
+        yield f'preprocessing: {call} was not run; replay = "raw" compares what it prepares'
 
 
 def _own_columns(ready: Preparation) -> Iterator[str]:

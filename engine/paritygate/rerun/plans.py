@@ -43,11 +43,11 @@ def plan_alone(run: FinishedRun, stage: str, samples: Sequence[FailedSample], fo
     data.pop("label", None)
     data["stages"] = [t for t in data["stages"] if t["name"] == stage]
     data["inputs"] = {n: _without(t, _OF_SAMPLES) for n, t in data.get("inputs", {}).items()}
-    data["outputs"] = {n: t for n, t in data.get("outputs", {}).items() if planned.judges(n)}
+    data["outputs"] = {n: t for n, t in data.get("outputs", {}).items() if planned.decides(n)}
     data["decisions"] = {
         name: _without(table, ("label_column",))
         for name, table in data.get("decisions", {}).items()
-        if planned.judges(table["output"])
+        if planned.decides(table["output"])
     }
     return parse_plan(
         data, run.plan.folder, str(run.folder / PLAN_FILE), run.plan.name, parse_runner
@@ -100,6 +100,11 @@ def _runner(
     run: FinishedRun, name: str, prefix: str, samples: Sequence[FailedSample], path: Path
 ) -> dict[str, Any]:
     """A runner's table; what was recorded is taken from the shard."""
+    if run.plan.runners[name].kind == "preprocessing":
+        raise ReplayError(
+            f"runner {name!r} prepares raw records, which the shard doesn't keep; replay "
+            "--with-batch reads them from the golden pack"
+        )
     if not is_recorded(run.plan, name):
         return dict(run.plan.canonical()["runners"][name])
     write_side(path, samples, prefix, name)

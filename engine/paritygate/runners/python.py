@@ -159,10 +159,12 @@ class PythonRunner(Runner):
 
     def session(self) -> RunnerSession:
         """A session for the calling thread."""
-        return _PythonSession(self)
+        return PythonSession(self)
 
 
-class _PythonSession(RunnerSession):
+class PythonSession(RunnerSession):
+    """One thread's way to call the function."""
+
     def __init__(self, runner: PythonRunner) -> None:
         super().__init__(runner)
         self._python = runner
@@ -196,7 +198,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     where = f"runners.{spec.name}.call"
     folder = context.folder / (options.folder or "")
     found = find_function(spec.name, where, options.call, folder)
-    _check_takes_one(spec.name, where, options.call, found.function)
+    check_takes_one(spec.name, where, options.call, found.function)
     size = options.batch_size or DEFAULT_BATCH_SIZE
     facts: dict[str, object] = {
         "call": options.call,
@@ -217,7 +219,7 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> PythonRunner:
     )
 
 
-def _check_takes_one(runner: str, where: str, call: str, function: Function) -> None:
+def check_takes_one(runner: str, where: str, call: str, function: Function) -> None:
     """Refuse a function that can't be called with the inputs."""
     try:
         signature = inspect.signature(function)

@@ -30,6 +30,8 @@ from paritygate.runners.base import (
     describe_batch,
 )
 from paritygate.runners.options import RunnerOptions, check_mapping
+from paritygate.runners.prepared import PREFIX as PREPARED
+from paritygate.runners.prepared import PreparedRunner
 from paritygate.runners.recorded_origin import Origin, find_origin
 
 _STEP = 65_536
@@ -48,7 +50,8 @@ class Options(RunnerOptions):
         outputs: our name -> name in the recording, where they differ.
         outputs_from: "all": where no column is named `out.NAME`, every other column is an output.
         outputs_prefix: what the names of output columns begin with; `ref.` and `cand.` are the two
-            sides of a failure shard. None: `out.`.
+            sides of a failure shard, and `in.`, without a path, the golden pack's own inputs as the
+            plan names them. None: `out.`.
     """
 
     path: tuple[StrictStr, ...] | None = None
@@ -301,7 +304,7 @@ class _RecordedSession(RunnerSession):
             raise RunnerError(f"{describe_batch(self.runner.name, batch)}: {e}") from e
 
 
-def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
+def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner | PreparedRunner:
     """Open a recording and make sure that it can be joined with the golden pack.
 
     Raises:
@@ -317,6 +320,8 @@ def prepare(spec: RunnerSpec, context: PrepareContext) -> RecordedRunner:
             "none",
             is_plan_fault=True,
         )
+    if options.path is None and options.outputs_prefix == PREPARED and not options.outputs:
+        return PreparedRunner(spec.name, golden)
     if options.path is None and options.outputs_prefix is None:
         return RecordedRunner(
             spec.name,

@@ -44,6 +44,7 @@ KINDS: Mapping[str, Kind] = {
     "onnxruntime": Kind("paritygate.runners.ort", "model", (".onnx",)),
     "recorded": Kind("paritygate.runners.recorded", "path", SUFFIXES),
     "python": Kind("paritygate.runners.python", "call"),
+    "preprocessing": Kind("paritygate.runners.preprocessing", "call"),
     "torch": Kind("paritygate.runners.torch", "model", (".pt", ".pt2", ".pth", ".jit", ".ts")),
     "null": Kind("paritygate.runners.null", None),
 }

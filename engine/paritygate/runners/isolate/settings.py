@@ -23,7 +23,7 @@ from paritygate.runners.options import RunnerOptions
 
 PROCESS = "process"
 # Kinds that run no code of a model: there is nothing to isolate.
-NEVER = ("recorded",)
+NEVER = ("recorded", "preprocessing")
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _LEAST = 64 << 20
@@ -117,7 +117,7 @@ def take_isolation(
         forms = '"process", a table { memory_limit, batch_timeout_s, ... } or false'
         return None, [Problem(path, f"is {forms} (found {given!r})")]
     if kind in NEVER:
-        told = "a recording is read and runs no code of a model; leave isolate out"
+        told = f"kind {kind!r} reads the golden pack and runs no model; leave isolate out"
         return None, [Problem(path, told)]
     try:
         table = IsolateTable.model_validate(dict(given))

@@ -117,7 +117,9 @@ def take_isolation(
         forms = '"process", a table { memory_limit, batch_timeout_s, ... } or false'
         return None, [Problem(path, f"is {forms} (found {given!r})")]
     if kind in NEVER:
-        told = f"kind {kind!r} reads the golden pack and runs no model; leave isolate out"
+        told = "a recording is read and runs no code of a model; leave isolate out"
+        if kind == "preprocessing":
+            told = "it reads the golden pack in the gate's own process; leave isolate out"
         return None, [Problem(path, told)]
     try:
         table = IsolateTable.model_validate(dict(given))

@@ -22,6 +22,7 @@ from paritygate.core.coverage import CoverageTable, DecisionCoverage
 from paritygate.core.decisions import check_decision
 from paritygate.core.errors import Problem
 from paritygate.core.policy import Tolerance
+from paritygate.core.probes import ProbeName
 from paritygate.core.problems import describe_error, join_path, merge_by_path
 from paritygate.core.shapes import check_shape
 from paritygate.core.tensors import DTYPES
@@ -263,6 +264,13 @@ class NoiseTable(_Table):
         return value
 
 
+class ProbesTable(_Table):
+    """`[probes]`: what can't be a row of a pack, tried against contract and runners."""
+
+    refuse: list[ProbeName] = Field(default_factory=list)
+    timeout_s: Annotated[StrictNumber, Field(gt=0)] = 60.0
+
+
 class PreprocessingTable(_Table):
     """`[preprocessing]`: how raw records become inputs."""
 
@@ -350,6 +358,7 @@ class PlanTable(_Table):
     noise: NoiseTable | None = None
     require_coverage: CoverageTable | None = None
     preprocessing: PreprocessingTable | None = None
+    probes: ProbesTable | None = None
     replay: Literal["raw"] | None = None
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -430,6 +439,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("noise",), NoiseTable),
     (("require_coverage",), CoverageTable),
     (("require_coverage", "decisions", None), DecisionCoverage),
+    (("probes",), ProbesTable),
     (("preprocessing",), PreprocessingTable),
     (("preprocessing", "inputs", None), ToleranceTable),
 )

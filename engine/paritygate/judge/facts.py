@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.probes import Probes
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.golden.overlap import Overlap
 from paritygate.runners.base import Finding
@@ -67,6 +68,7 @@ class RunFacts:
         coverage: what the samples that were run exercise.
         ranges: input -> smallest and largest number of its dtype in its range, or in that of each
             channel.
+        probes: what contract and runners did with what can't be a row of a pack.
     """
 
     plan: Plan
@@ -81,6 +83,7 @@ class RunFacts:
     noise: Noise = field(default_factory=Noise)
     coverage: CoverageTally = field(default_factory=CoverageTally)
     ranges: Mapping[str, Sequence[tuple[Number, Number]]] = field(default_factory=dict)
+    probes: Probes = field(default_factory=Probes)
 
 
 @dataclass(frozen=True)

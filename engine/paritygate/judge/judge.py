@@ -13,6 +13,7 @@ from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.coverage import judge_coverage
 from paritygate.judge.facts import Judgement, RunFacts, SideFacts, StageFacts
 from paritygate.judge.noise import judge_noise
+from paritygate.judge.probes import judge_probes
 from paritygate.judge.unjudged import list_not_judged
 from paritygate.tally.stage import StageTally
 
@@ -25,11 +26,11 @@ def judge(facts: RunFacts) -> Judgement:
         found = list(_judge_stage(facts, stage))
         reasons += found
         verdicts[stage.stage.name] = Verdict.HOLD if found else Verdict.RELEASE
-    for runner, reason in (*judge_consistency(facts), *judge_noise(facts)):
+    for runner, reason in (*judge_consistency(facts), *judge_noise(facts), *judge_probes(facts)):
         reasons.append(reason)
         for stage in facts.stages:
             is_of = reason.stage in (None, stage.stage.name)
-            if is_of and runner in (stage.stage.reference, stage.stage.candidate):
+            if is_of and runner in (None, stage.stage.reference, stage.stage.candidate):
                 verdicts[stage.stage.name] = Verdict.HOLD
     if facts.changed:
         reasons.append(_changed(facts))

@@ -9,6 +9,7 @@ from paritygate.judge.consistency import list_unchecked
 from paritygate.judge.coverage import list_not_demanded
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.noise import list_noise
+from paritygate.judge.probes import list_probes
 
 
 def list_not_judged(facts: RunFacts) -> tuple[str, ...]:
@@ -29,6 +30,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     yield from list_unchecked(facts)
     yield from list_noise(facts)
     yield from list_not_demanded(facts)
+    yield from list_probes(facts)
     yield "latency: not measured"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from paritygate.pipeline.noise import measure_noise
 from paritygate.pipeline.noise_summary import add_noise, describe_noise
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
+from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import changed_files, in_background, look_around
@@ -148,9 +149,12 @@ def run_prepared(
         checking = time.perf_counter()
         noise = measure_noise(ready, _noise_table(ready, options))
         noise_s = time.perf_counter() - checking
+        checking = time.perf_counter()
+        probes = run_probes(ready, options.callables)
+        probes_s = time.perf_counter() - checking
         digests = around.file_digests()
         overlap = overlapping.result() if overlapping is not None else None
-        facts = _facts(ready, tally, consistency, overlap, noise)
+        facts = replace(_facts(ready, tally, consistency, overlap, noise), probes=probes)
         outputs = keeper.finish(around, facts) if keeper is not None else None
     except BaseException:
         if keeper is not None:
@@ -165,6 +169,7 @@ def run_prepared(
         "compare_s": collector.seconds.compare,
         "consistency_s": checked_s,
         **({"noise_s": noise_s} if noise.is_asked else {}),
+        **({"probes_s": probes_s} if probes.is_asked else {}),
         "wall_s": time.perf_counter() - started,
         "startup_s": startup_s,
         "staging_s": _staging_seconds(ready),
@@ -190,6 +195,9 @@ def run_prepared(
         references = {s.stage.name: s.stage.reference for s in prepared.stages}
         summary["noise"] = describe_noise(noise, references, prepared.pack.id_of)
         add_noise(summary["stages"], noise)
+    if probes.is_asked:
+        summary["probes"] = asdict(probes)
+        del summary["probes"]["is_asked"]
     return Outcome(judgement, summary, None, tally)
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 from paritygate.admission.staging import staging_facts
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError
+from paritygate.core.tensors import Array
 from paritygate.runners.base import (
     DEFAULT_BATCH_SIZE,
     Finding,
@@ -24,6 +25,7 @@ from paritygate.runners.ort_answer import Answerer
 from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
 from paritygate.runners.ort_probe import BatchProbe
+from paritygate.runners.ort_raw import run_raw
 from paritygate.runners.ort_session import AnswerSession, OrtSession
 from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring, wire_model
@@ -87,6 +89,10 @@ class OrtRunner(Runner):
         return AnswerSession(
             self, self._inference, self._wiring, self._probe, self._watch, self._answer
         )
+
+    def answer_raw(self, inputs: Mapping[str, Array]) -> Mapping[str, Any]:
+        """Give the session any inputs; see `run_raw`."""
+        return run_raw(self._inference, self._wiring, inputs)
 
     def close(self) -> None:
         """Let go of the model; sessions that are still open keep it."""

@@ -14,6 +14,7 @@ from paritygate_frontends.report.consistency import render_consistency
 from paritygate_frontends.report.coverage import render_coverage
 from paritygate_frontends.report.figures import clean, counted, seconds
 from paritygate_frontends.report.noise import render_noise
+from paritygate_frontends.report.probes import render_probes
 from paritygate_frontends.report.runtime import render_placement
 from paritygate_frontends.report.stage import render_stage
 
@@ -45,6 +46,7 @@ def render_report(
     yield from render_consistency(summary.get("consistency") or {})
     yield from render_noise(summary.get("noise") or {}, summary.get("stages", []))
     yield from render_coverage(summary.get("coverage") or {})
+    yield from render_probes(summary.get("probes") or {})
     not_judged = summary.get("not_judged", [])
     if not_judged:
         yield Text()
@@ -136,6 +138,7 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
                 ("compare_s", "compare"),
                 ("consistency_s", "batch sizes"),
                 ("noise_s", "noise"),
+                ("probes_s", "probes"),
             )
             if timing.get(key) is not None
         ]

@@ -14,6 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,12 @@ from paritygate.core.errors import RunnerError, RunnerLoadError
 from paritygate.core.tensors import Batch
 from paritygate.runners.base import Runner, RunnerSession
 from paritygate.runners.isolate.channel import Channel, ClosedError
-from paritygate.runners.isolate.memory import SharedMemory, read_tensors, write_tensors
+from paritygate.runners.isolate.memory import (
+    SharedMemory,
+    read_tensors,
+    unpack_array,
+    write_tensors,
+)
 from paritygate.runners.isolate.order import Order, Ready
 
 _PR_SET_PDEATHSIG = 1
@@ -71,9 +77,11 @@ def _serve(control: Channel) -> None:
     if runner is None:
         return
     while True:
-        what, *_ = control.receive()
+        what, *told = control.receive()
         if what == "session":
             _Session(runner, Channel(socket.socket(fileno=control.fds.pop(0)))).start()
+        elif what == "try":
+            _send(control, _attempt(partial(_try, runner, *told)))
         elif what == "tell":
             _send(control, _attempt(lambda: (dict(runner.facts), runner.final_findings())))
         else:
@@ -99,6 +107,12 @@ def _prepare(control: Channel, order: Order) -> Runner | None:
         _send(control, ("fault", _tell(e)))
         return None
     return runner
+
+
+def _try(runner: Runner, packed: Any, size: int) -> tuple[str, str]:
+    from paritygate.runners.tryout import try_out
+
+    return try_out(runner, {name: unpack_array(told) for name, told in packed.items()}, size)
 
 
 def _attempt(work: Callable[[], Any]) -> tuple[Any, ...]:

@@ -15,8 +15,8 @@ from paritygate.comparison.rows import KeepHint
 from paritygate.core.events import Event, Progress
 from paritygate.core.tensors import BlockSizes, cut_blocks
 from paritygate.pipeline.execute import Options, execute
+from paritygate.pipeline.lane import run_span
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
-from paritygate.pipeline.span import run_span
 from paritygate.tally.stage import Tally
 
 SAMPLES = 700
@@ -234,7 +234,8 @@ def test_keep_hint_prunes_only_what_cannot_enter(ready: Preparation) -> None:
     for size in (16, 64, 704):
         made = prepare_plan(limited, callables=CALLABLES)
         with made.resources:
-            from paritygate.pipeline.span import Hints, Lane, Shared, read_block
+            from paritygate.pipeline.lane import Lane, Shared
+            from paritygate.pipeline.span import Hints, read_block
 
             collector = Collector(made.prepared, None)
             with Lane(made.prepared, Shared()) as lane:

@@ -66,15 +66,30 @@ class Cut:
 
 
 def ask(
-    session: RunnerSession, batch: Batch
+    session: RunnerSession, batch: Batch, following: Batch | None = None
 ) -> tuple[Lease | None, list[tuple[Sequence[int], SampleFailure]]]:
-    """The answer to a batch, if any, and the samples without one with the reason."""
+    """The answer to a batch, if any, and the samples without one with the reason.
+
+    Args:
+        session: what is asked.
+        batch: the batch.
+        following: the batch that it is asked next, if any.
+    """
     try:
-        return session.run(batch), []
+        return session.run(batch, following), []
     except PartialError as e:
         return e.lease, [([row], failure) for row, failure in e.failures.items()]
     except RunnerError as e:
         return None, [(range(batch.valid), SampleFailure(e.rule, str(e)))]
+
+
+def with_following(batches: Iterator[Batch]) -> Iterator[tuple[Batch, Batch | None]]:
+    """Each batch with the one after it."""
+    batch = next(batches, None)
+    while batch is not None:
+        following = next(batches, None)
+        yield batch, following
+        batch = following
 
 
 def _pad(array: Array, size: int) -> Array:

@@ -16,15 +16,8 @@ from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
 from paritygate.core.events import Observer, Progress
 from paritygate.core.tensors import Block
-from paritygate.pipeline.span import (
-    BlockInput,
-    BlockResult,
-    Hints,
-    Lane,
-    Prepared,
-    Shared,
-    read_block,
-)
+from paritygate.pipeline.lane import Lane, Shared
+from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 

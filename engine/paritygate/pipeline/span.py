@@ -1,34 +1,22 @@
-"""Run blocks: read, run every distinct runner once, compare every stage.
-
-`run_span` is the one function that threads, worker processes, a resumed run and a cluster call.
-"""
+"""A block on its way: what it is read into, and what is known once it has been compared."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageResult
 from paritygate.comparison.stage import StageComparer
-from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Plan
-from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.batches import Cut, ask
 from paritygate.pipeline.contract import InputContract, Violation
-from paritygate.pipeline.coverage import cover_block
-from paritygate.pipeline.gather import Gather
 from paritygate.pipeline.shape_contract import ShapeContract, no_shape_contract
-from paritygate.pipeline.turns import Turns
-from paritygate.runners.base import Runner, RunnerSession
+from paritygate.runners.base import Runner
 from paritygate.tally.coverage import CoverageTally
 from paritygate.tally.stage import FIRST, Hits, Tally
 
@@ -124,25 +112,6 @@ class Hints:
     by_stage: dict[str, KeepHint] = field(default_factory=dict)
 
 
-def run_span(prepared: Prepared, blocks: Sequence[Block], limit: int = 0) -> Tally:
-    """Run blocks one after another in this thread.
-
-    Args:
-        prepared: plan, pack, runners and stages.
-        blocks: any blocks of the pack, in any order.
-        limit: failing samples of a block to keep whole; their rows are not returned here.
-
-    Returns:
-        The merged statistics; the same bits for any split of the blocks.
-    """
-    hints = Hints({s.stage.name: KeepHint(limit) for s in prepared.stages})
-    tally = Tally()
-    with Lane(prepared, Shared()) as lane:
-        for block in blocks:
-            tally = tally.merge(lane.run_block(read_block(prepared, block), hints).tally())
-    return tally
-
-
 def read_block(prepared: Prepared, block: Block) -> BlockInput:
     """Read one block: ids, labels, slices and inputs, without those that break the contract."""
     started = time.perf_counter()
@@ -219,165 +188,6 @@ def _shapes(prepared: Prepared, at: int) -> dict[str, list[int]]:
     """Shapes of one sample, of the inputs whose dims have a name."""
     pack, dims = prepared.pack, prepared.shapes.dims
     return {name: pack.input_shapes(name, at, at + 1)[0].tolist() for name in dims}
-
-
-class Shared:
-    """Sessions of runners that allow one session only, with a lock each."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: dict[str, tuple[RunnerSession, threading.Lock]] = {}
-
-    def session(self, runner: Runner) -> tuple[RunnerSession, threading.Lock]:
-        """The one session of a runner, made at first use."""
-        with self._lock:
-            if runner.name not in self._sessions:
-                self._sessions[runner.name] = (runner.session(), threading.Lock())
-            return self._sessions[runner.name]
-
-    def close(self) -> None:
-        """Close all sessions."""
-        for session, _ in self._sessions.values():
-            session.close()
-        self._sessions = {}
-
-
-class Lane:
-    """What one thread owns: sessions and block buffers."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        shared: Shared,
-        stop: threading.Event | None = None,
-        turns: Turns | None = None,
-    ) -> None:
-        self._prepared = prepared
-        self._turns = turns
-        self._shared = shared
-        self._stop = stop or threading.Event()
-        self._own: dict[str, RunnerSession] = {}
-        self._buffers: dict[tuple[str, str], Array] = {}
-        dim = prepared.plan.table.dims.batch
-        self._cuts = {name: Cut.of(runner, dim) for name, runner in prepared.runners.items()}
-
-    def __enter__(self) -> Lane:
-        """Use it in a with statement, so that its sessions are closed."""
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        """Close this thread's sessions."""
-        for session in self._own.values():
-            session.close()
-        self._own = {}
-
-    def run_block(self, read: BlockInput, hints: Hints) -> BlockResult:
-        """Run every runner once over a block and compare every stage."""
-        with ExitStack() as leases:
-            sides: dict[str, Side] = {}
-            seconds = {}
-            for name, runner in self._prepared.runners.items():
-                started = time.perf_counter()
-                sides[name] = self._run(runner, read, leases)
-                seconds[name] = time.perf_counter() - started
-            started = time.perf_counter()
-            samples = read.samples
-            if self._prepared.only is not None:
-                samples, sides = _narrow(samples, sides, self._prepared.only)
-            stages = {
-                s.stage.name: s.compare(
-                    samples,
-                    sides[s.stage.reference],
-                    sides[s.stage.candidate],
-                    hints.by_stage[s.stage.name],
-                )
-                for s in self._prepared.stages
-            }
-            if self._prepared.witness is not None:
-                self._prepared.witness(samples, sides, stages)
-            covered = self._cover(read)
-            compare_s = time.perf_counter() - started
-        return BlockResult(
-            read.block, stages, read.rejected, read.read_s, seconds, compare_s, covered
-        )
-
-    def _cover(self, read: BlockInput) -> CoverageTally:
-        if self._prepared.only is not None:
-            return CoverageTally()
-        return cover_block(self._prepared, read, self._cuts)
-
-    def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
-        if not read.samples.count:
-            nobody: Mask = np.zeros(0, np.bool_)
-            return Side({}, nobody, nobody)
-        if self._turns is not None:
-            self._turns.wait(runner, read.block)
-        if runner.limits.thread_safe:
-            if runner.name not in self._own:
-                self._own[runner.name] = runner.session()
-            return self._run_batches(runner, self._own[runner.name], read, leases)
-        session, lock = self._shared.session(runner)
-        with lock:
-            return self._run_batches(runner, session, read, leases)
-
-    def _run_batches(
-        self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
-    ) -> Side:
-        cut = self._cuts[runner.name]
-        is_whole = cut.size is None or cut.size >= read.samples.count
-        gather = Gather(read.samples, partial(self.buffer, runner.name))
-        at = 0
-        for batch in cut.batches(read.block, read.samples, read.inputs):
-            if self._stop.is_set():
-                raise RunnerError("stopped")
-            lease, failures = ask(session, batch)
-            if lease is not None:
-                if gather.take(at, batch.valid, lease, is_whole=is_whole):
-                    leases.callback(lease.release)
-                else:
-                    lease.release()
-            for rows, failure in failures:
-                gather.fail([at + row for row in rows], failure.text, failure.rule)
-            at += batch.valid
-        return gather.side(cut.size or 0)
-
-    def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
-        """This thread's buffer of at least `rows` rows for an output; anew for another shape."""
-        key = (runner, output)
-        held = self._buffers.get(key)
-        is_alike = held is not None and (held.dtype, held.shape[1:]) == (like.dtype, like.shape[1:])
-        if held is None or not is_alike or len(held) < rows:
-            held = self._buffers[key] = np.empty((rows, *like.shape[1:]), like.dtype)
-        return held
-
-
-def _narrow(
-    samples: SampleRows, sides: Mapping[str, Side], only: frozenset[int]
-) -> tuple[SampleRows, dict[str, Side]]:
-    """The samples of these rows; what can't be told of them is which batch they were in."""
-    at = np.flatnonzero([row in only for row in samples.ordinals.tolist()])
-    chosen = replace(
-        samples,
-        ordinals=samples.ordinals[at],
-        ids=samples.ids[at],
-        labels={name: values[at] for name, values in samples.labels.items()},
-        slices={name: (values, codes[at]) for name, (values, codes) in samples.slices.items()},
-        rejected=Hits(0, ()),
-    )
-    return chosen, {
-        name: replace(
-            side,
-            outputs={output: take_rows(t, at) for output, t in side.outputs.items()},
-            answered=side.answered[at],
-            missing=side.missing[at],
-            failures=[
-                replace(failure, rows=np.flatnonzero(np.isin(at, failure.rows)))
-                for failure in side.failures
-            ],
-            batch_size=0,
-        )
-        for name, side in sides.items()
-    }
 
 
 def _touch(array: Array) -> None:

@@ -189,11 +189,13 @@ class Runner(ABC):
         watched: the files that it runs from, as they were before they were digested.
         constant_names: the plan's constants that it takes; None: unknown.
         layout: where its own tensors have their samples; all else here has them first.
+        runs_elsewhere: it runs in another process, so that others can be asked meanwhile.
     """
 
     watched: tuple[Watched, ...] = ()
     constant_names: frozenset[str] | None = None
     layout: Layout = Layout()
+    runs_elsewhere: bool = False
 
     def __init__(
         self,
@@ -291,8 +293,13 @@ class RunnerSession(ABC):
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
 
-    def run(self, batch: Batch) -> Lease:
+    def run(self, batch: Batch, following: Batch | None = None) -> Lease:
         """Answer one batch, and check the answer.
+
+        Args:
+            batch: the batch.
+            following: what this session is asked next, where that is known: one that asks another
+                process sends it ahead. The next call must be for it.
 
         Raises:
             RunnerError: the runner raised, or answered with something unusable.

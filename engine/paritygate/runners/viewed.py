@@ -37,6 +37,7 @@ class ViewedRunner(Runner):
         self.watched = inner.watched
         self.constant_names = inner.constant_names
         self.layout = inner.layout
+        self.runs_elsewhere = inner.runs_elsewhere
         self.views = dict(views)
         self.inner = inner
 
@@ -84,9 +85,9 @@ class _ViewedSession(RunnerSession):
         self._inner = inner
         self._views = runner.views
 
-    def run(self, batch: Batch) -> Lease:
+    def run(self, batch: Batch, following: Batch | None = None) -> Lease:
         """Answer one batch; the runner's own session has moved and checked the arrays."""
-        lease = self._run_impl(batch)
+        lease = self._run_impl(batch, following)
         try:
             self._check_all_alike(lease, batch)
         except BaseException:
@@ -94,8 +95,8 @@ class _ViewedSession(RunnerSession):
             raise
         return lease
 
-    def _run_impl(self, batch: Batch) -> Lease:
-        lease = self._inner.run(batch)
+    def _run_impl(self, batch: Batch, following: Batch | None = None) -> Lease:
+        lease = self._inner.run(batch, following)
         try:
             lease.outputs = {
                 name: self._seen(name, array, batch) for name, array in lease.outputs.items()

@@ -16,7 +16,7 @@ from typing import Any
 _HEAD = struct.Struct("<Q")
 _PIECE = 1 << 18
 _LONGEST = 1 << 36
-_PROTOCOL = 5
+PROTOCOL = 5
 _ROOM_FOR_FDS = socket.CMSG_SPACE(8 * 4)
 SLICE_S = 0.5
 # Classes that a reply may hold besides plain values: scalars of NumPy, as texts may be.
@@ -81,7 +81,16 @@ class Channel:
             ClosedError: nobody will read it.
             LateError: it wasn't taken in time.
         """
-        data = pickle.dumps(message, _PROTOCOL)
+        self.send_bytes(pickle.dumps(message, PROTOCOL), fds, timeout_s, is_alive)
+
+    def send_bytes(
+        self,
+        data: bytes,
+        fds: Sequence[int] = (),
+        timeout_s: float | None = None,
+        is_alive: Callable[[], bool] | None = None,
+    ) -> None:
+        """Send a message that is pickled already, as `send`."""
         rest = memoryview(_HEAD.pack(len(data)) + data)
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while rest:
@@ -123,13 +132,19 @@ class Channel:
             GarbledError: bytes came unasked, or they are no message.
         """
         until = time.monotonic() + timeout_s
-        self._expect_silence()
+        self.expect_silence()
         self.send(message, fds, timeout_s, is_alive)
         answer = self.receive(max(0.0, until - time.monotonic()), is_alive, is_plain=is_plain)
-        self._expect_silence()
+        self.expect_silence()
         return answer
 
-    def _expect_silence(self) -> None:
+    def expect_silence(self) -> None:
+        """Nothing has come, and nothing is due.
+
+        Raises:
+            ClosedError: this end is broken.
+            GarbledError: bytes came unasked.
+        """
         try:
             told = self._held or self._socket.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
         except BlockingIOError:

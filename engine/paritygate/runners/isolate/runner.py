@@ -41,6 +41,8 @@ class IsolatedRunner(Runner):
         slowest_s: the longest that a batch took which was answered.
     """
 
+    runs_elsewhere = True
+
     def __init__(self, spec: RunnerSpec, context: PrepareContext, isolation: Isolation) -> None:
         self.isolation = isolation
         self.turns = Turns()

@@ -1,15 +1,14 @@
-"""One thread's way to a runner in another process, through memory that both see.
+"""One thread's way to a runner in another process.
 
-A batch is written there once and read in place; so are its answers. Where the process ends or is
-late, the batch is run again alone in a new one, and then cut in halves until single samples are
-left to blame.
+Where that process ends or is late, the batch is run again alone in a new one, and then cut in
+halves until single samples are left to blame.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -17,14 +16,13 @@ from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Batch
 from paritygate.runners.base import Lease, RunnerSession, describe_batch
 from paritygate.runners.failures import PartialError, SampleFailure, StoppedError
-from paritygate.runners.isolate.channel import Channel, ClosedError, GarbledError, LateError
-from paritygate.runners.isolate.memory import SharedMemory, Told, write_tensors
+from paritygate.runners.isolate.channel import ClosedError, GarbledError, LateError
+from paritygate.runners.isolate.memory import Told
 from paritygate.runners.isolate.parts import Parts
 from paritygate.runners.isolate.process import End, Worker
-from paritygate.runners.isolate.replies import Refusal, read_reply
+from paritygate.runners.isolate.replies import Refusal
+from paritygate.runners.isolate.requests import Request, Requests
 from paritygate.runners.isolate.runner import IsolatedRunner
-
-_ROOM = 1 << 16
 
 
 class EndedError(Exception):
@@ -40,51 +38,38 @@ class WantError(RunnerError):
     """The worker goes on, but had not enough memory for a batch."""
 
 
-class _Piece:
-    """Memory of one batch and its answers, and its number among those of a session."""
-
-    def __init__(self, number: int, memory: SharedMemory) -> None:
-        self.number = number
-        self.memory = memory
-        self.known_to = -1  # generation of the worker that has it
-        self.free = 0  # where the inputs end
-
-
 class IsolatedSession(RunnerSession):
-    """One thread's channel to the worker, and its pieces of memory."""
+    """One thread's requests to the worker, and what is done where it ends."""
 
     def __init__(self, runner: IsolatedRunner) -> None:
         super().__init__(runner)
         self._isolated = runner
-        self._channel: Channel | None = None
-        self._generation = -1
-        self._free: list[_Piece] = []
-        self._made = 0
-        self._serial = 0
-        self._room = _ROOM
+        self._requests = Requests(runner)
+        self._ahead: Request | None = None
         self._is_closed = False
         self._lock = runner.turns.join()
+        self._has_turn = False
         self._seen: list[Told] = []
         self._is_checked = False
 
     def close(self) -> None:
         """Let go of the channel, and of memory that isn't leased."""
         self._is_closed = True
+        self._ahead = None
+        self._requests.close()
+        self._end_turn()
         self._isolated.turns.leave(self._lock)
-        self._free = []
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
 
-    def run(self, batch: Batch) -> Lease:
+    def run(self, batch: Batch, following: Batch | None = None) -> Lease:
         """Answer one batch; the runner's own session, in its process, has checked the arrays.
 
         Raises:
             RunnerError: the runner raised, or answered with something unusable, or isn't run any
                 more.
             PartialError: some samples ended its process, or took too long; the others' answers.
+            ValueError: another batch was announced as the following one.
         """
-        lease = self._run_impl(batch)
+        lease = self._run_impl(batch, following)
         if self._is_checked:
             return lease
         try:
@@ -95,24 +80,63 @@ class IsolatedSession(RunnerSession):
         self._is_checked = True
         return lease
 
-    def _run_impl(self, batch: Batch) -> Lease:
+    def _run_impl(self, batch: Batch, following: Batch | None = None) -> Lease:
         if self._is_closed:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
+        request, self._ahead = self._ahead, None
+        if request is not None and request.batch is not batch:
+            self._ahead = request
+            raise ValueError(f"batch {request.batch.number} was announced, not {batch.number}")
         isolated = self._isolated
         first: EndedError | None
-        isolated.turns.wait()
-        if isolated.failures and not isolated.failures.keys().isdisjoint(batch.ids.tolist()):
-            with isolated.turns.alone():
-                return self._without_known(batch)
+        if request is None:
+            isolated.turns.wait()
+            if self._is_known_to_fail(batch):
+                with isolated.turns.alone():
+                    return self._without_known(batch)
         try:
-            with self._lock:
-                return self.once(batch, is_part=False)
+            with self._turn():
+                return self._once(batch, request, following)
         except EndedError as ended:
             first = ended
         except WantError:
             first = None
         with isolated.turns.alone():
             return self._for_memory(batch) if first is None else self._again(batch, first)
+
+    def _is_known_to_fail(self, batch: Batch) -> bool:
+        known = self._isolated.failures
+        return bool(known) and not known.keys().isdisjoint(batch.ids.tolist())
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Beside nobody who is alone: until there is no batch on its way any more."""
+        if not self._has_turn:
+            self._isolated.turns.wait()
+            self._lock.acquire()
+            self._has_turn = True
+        try:
+            yield
+        except (EndedError, WantError):
+            self._settle()
+            raise
+        finally:
+            if self._ahead is None or not self._ahead.is_on_its_way:
+                self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._lock.release()
+
+    def _settle(self) -> None:
+        """Wait for the answer to the batch that was sent ahead, and keep it for later."""
+        ahead = self._ahead
+        if ahead is not None and ahead.is_on_its_way:
+            try:
+                self._receive(ahead, is_part=False)
+            except EndedError as ended:
+                ahead.ended = ended
 
     def _again(self, batch: Batch, first: EndedError) -> Lease:
         """Run a batch that was in flight when the worker ended: alone, then in parts."""
@@ -179,69 +203,80 @@ class IsolatedSession(RunnerSession):
         return lease
 
     def once(self, batch: Batch, *, is_part: bool) -> Lease:
-        """Ask the worker once.
+        """Ask the worker once, alone.
 
         Raises:
             RunnerError: as `run`.
             EndedError: it ended, or was ended because it was late.
         """
-        isolated = self._isolated
-        worker = isolated.worker()
-        limit = isolated.deadline(is_part=is_part)
-        started = time.perf_counter()
+        request = self._send(batch, is_part=is_part)
+        self._receive(request, is_part=is_part)
+        return self._lease(request)
+
+    def _once(self, batch: Batch, request: Request | None, following: Batch | None) -> Lease:
+        """Ask the worker once, unless that was done ahead, and send the following batch ahead."""
+        if request is None:
+            request = self._send(batch, is_part=False)
+        if request.is_on_its_way:
+            if following is not None:
+                self._send_ahead(request, following)
+            self._receive(request, is_part=False)
+        if request.ended is not None:
+            raise request.ended
+        return self._lease(request)
+
+    def _send(self, batch: Batch, *, is_part: bool) -> Request:
+        worker = self._isolated.worker()
+        limit = self._isolated.deadline(is_part=is_part)
+        with self._ending(worker, limit):
+            return self._requests.send(worker, batch, limit)
+
+    def _send_ahead(self, request: Request, following: Batch) -> None:
+        isolated, worker = self._isolated, request.worker
+        if isolated.turns.is_wanted or self._is_known_to_fail(following):
+            return
+        limit = isolated.deadline(is_part=False)
+        with self._ending(worker, limit):
+            self._ahead = self._requests.send_ahead(worker, following, limit)
+
+    def _receive(self, request: Request, *, is_part: bool) -> None:
+        limit = self._isolated.deadline(is_part=is_part)
+        with self._ending(request.worker, limit):
+            self._requests.receive(request, limit)
+
+    @contextmanager
+    def _ending(self, worker: Worker, limit_s: float) -> Iterator[None]:
+        """What makes a worker useless ends it, and whatever it has been given."""
         try:
-            piece, reply = self._ask(worker, batch, limit)
-            return self._lease(worker, batch, piece, reply, time.perf_counter() - started)
+            yield
+            return
         except GarbledError as e:
             end = worker.disown(str(e))
         except ClosedError:
             end = worker.ended()
         except LateError:
-            end = worker.expire(f"it took longer than {limit:g} s (batch_timeout_s)")
-        isolated.lost(worker)  # counts this batch before it lets go of its turn
-        self._drop_channel()
+            end = worker.expire(f"it took longer than {limit_s:g} s (batch_timeout_s)")
+        self._isolated.lost(worker)  # counts this batch before it lets go of its turn
+        self._requests.drop()
+        if self._ahead is not None and self._ahead.is_on_its_way:
+            self._ahead = None  # it hadn't begun, and is sent again
         raise EndedError(worker, end)
 
-    def _ask(self, worker: Worker, batch: Batch, limit_s: float) -> tuple[_Piece, Any]:
-        channel = self._channel_to(worker, limit_s)
-        piece = self._free.pop() if self._free else self._new_piece()
-        told, free = write_tensors(piece.memory, batch.inputs, 0)
-        piece.free = free
-        piece.memory.reserve(free + self._room)
-        is_known = piece.known_to == worker.generation
-        piece.known_to = worker.generation
-        ids = batch.ids
-        self._serial += 1
-        reply = channel.ask(
-            (
-                self._serial,
-                piece.number,
-                piece.memory.capacity,
-                (batch.bucket, batch.number, batch.start, batch.valid, batch.size),
-                ids.tobytes() if ids.dtype == np.int64 else ids.tolist(),
-                told,
-                free,
-            ),
-            () if is_known else (piece.memory.fd,),
-            limit_s,
-            worker.is_alive,
-            is_plain=True,
-        )
-        return piece, reply
-
-    def _lease(
-        self, worker: Worker, batch: Batch, piece: _Piece, reply: Any, seconds: float
-    ) -> Lease:
-        answer = read_reply(reply, self._serial, piece.memory, piece.free, batch.valid)
+    def _lease(self, request: Request) -> Lease:
+        answer, piece = request.reply, request.piece
+        assert answer is not None
         if isinstance(answer, Refusal):
-            self._free.append(piece)
             raise self._refused(answer)
-        self._isolated.answered(worker, seconds, answer.keys)
-        self._room = max(self._room, piece.memory.capacity - piece.free)
+        try:
+            self._isolated.answered(request.worker, request.seconds, answer.keys)
+        except BaseException:
+            self._requests.give_back(piece)
+            raise
         # What looks like answers that were checked needs no second look.
         self._is_checked = self._is_checked and answer.told == self._seen
         self._seen = answer.told
-        return Lease(answer.outputs, answer.present, give_back=lambda: self._give_back(piece))
+        give_back = partial(self._requests.give_back, piece)
+        return Lease(answer.outputs, answer.present, give_back=give_back)
 
     def _refused(self, refusal: Refusal) -> Exception:
         text = refusal.text
@@ -252,31 +287,6 @@ class IsolatedSession(RunnerSession):
             told = "none is set" if limit is None else f"{limit:,} bytes"
             return WantError(f"{text}; its process had too little memory (memory_limit: {told})")
         return UnusableError(text) if refusal.rule == UnusableError.rule else RunnerError(text)
-
-    def _give_back(self, piece: _Piece) -> None:
-        if not self._is_closed:
-            self._free.append(piece)
-
-    def _new_piece(self) -> _Piece:
-        self._made += 1
-        return _Piece(self._made, SharedMemory.create(self._room))
-
-    def _channel_to(self, worker: Worker, limit_s: float) -> Channel:
-        if self._channel is not None and self._generation == worker.generation:
-            return self._channel
-        self._drop_channel()
-        self._channel, theirs = Channel.pair()
-        self._generation = worker.generation
-        try:
-            self._isolated.open_channel(worker, theirs.fileno(), limit_s)
-        finally:
-            theirs.close()
-        return self._channel
-
-    def _drop_channel(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
 
 
 def part_of(batch: Batch, rows: Sequence[int]) -> Batch:

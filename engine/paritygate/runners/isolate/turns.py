@@ -28,6 +28,11 @@ class Turns:
             if lock in self._locks:
                 self._locks.remove(lock)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody is alone, or waits to be."""
+        return self._waiting > 0
+
     def wait(self) -> None:
         """Let those go first who wait to be alone."""
         if self._waiting:

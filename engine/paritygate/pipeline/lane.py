@@ -1,0 +1,238 @@
+"""Run blocks: run every distinct runner once, compare every stage.
+
+`run_span` is the one function that threads, worker processes, a resumed run and a cluster call.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.comparison.rows import KeepHint, SampleRows, Side
+from paritygate.core.errors import RunnerError
+from paritygate.core.ragged import take_rows
+from paritygate.core.tensors import Array, Block
+from paritygate.pipeline.batches import Cut, ask, with_following
+from paritygate.pipeline.beside import Beside
+from paritygate.pipeline.coverage import cover_block
+from paritygate.pipeline.gather import Gather
+from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
+from paritygate.pipeline.turns import Turns
+from paritygate.runners.base import Runner, RunnerSession
+from paritygate.tally.coverage import CoverageTally
+from paritygate.tally.stage import Hits, Tally
+
+Mask = npt.NDArray[np.bool_]
+
+
+def run_span(prepared: Prepared, blocks: Sequence[Block], limit: int = 0) -> Tally:
+    """Run blocks one after another in this thread.
+
+    Args:
+        prepared: plan, pack, runners and stages.
+        blocks: any blocks of the pack, in any order.
+        limit: failing samples of a block to keep whole; their rows are not returned here.
+
+    Returns:
+        The merged statistics; the same bits for any split of the blocks.
+    """
+    hints = Hints({s.stage.name: KeepHint(limit) for s in prepared.stages})
+    tally = Tally()
+    with Lane(prepared, Shared()) as lane:
+        for block in blocks:
+            tally = tally.merge(lane.run_block(read_block(prepared, block), hints).tally())
+    return tally
+
+
+class Shared:
+    """Sessions of runners that allow one session only, with a lock each."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: dict[str, tuple[RunnerSession, threading.Lock]] = {}
+
+    def session(self, runner: Runner) -> tuple[RunnerSession, threading.Lock]:
+        """The one session of a runner, made at first use."""
+        with self._lock:
+            if runner.name not in self._sessions:
+                self._sessions[runner.name] = (runner.session(), threading.Lock())
+            return self._sessions[runner.name]
+
+    def close(self) -> None:
+        """Close all sessions."""
+        for session, _ in self._sessions.values():
+            session.close()
+        self._sessions = {}
+
+
+class Lane:
+    """What one thread owns: sessions and block buffers."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        shared: Shared,
+        stop: threading.Event | None = None,
+        turns: Turns | None = None,
+    ) -> None:
+        self._prepared = prepared
+        self._turns = turns
+        self._shared = shared
+        self._stop = stop or threading.Event()
+        self._own: dict[str, RunnerSession] = {}
+        self._beside: dict[str, Beside[tuple[Side, float]]] = {}
+        self._buffers: dict[tuple[str, str], Array] = {}
+        dim = prepared.plan.table.dims.batch
+        self._cuts = {name: Cut.of(runner, dim) for name, runner in prepared.runners.items()}
+
+    def __enter__(self) -> Lane:
+        """Use it in a with statement, so that its sessions are closed."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Close this thread's sessions."""
+        for beside in self._beside.values():
+            beside.close()
+        self._beside = {}
+        for session in self._own.values():
+            session.close()
+        self._own = {}
+
+    def run_block(self, read: BlockInput, hints: Hints) -> BlockResult:
+        """Run every runner once over a block and compare every stage."""
+        with ExitStack() as leases:
+            sides, seconds = self._ask_all(read, leases)
+            started = time.perf_counter()
+            samples = read.samples
+            if self._prepared.only is not None:
+                samples, sides = _narrow(samples, sides, self._prepared.only)
+            stages = {
+                s.stage.name: s.compare(
+                    samples,
+                    sides[s.stage.reference],
+                    sides[s.stage.candidate],
+                    hints.by_stage[s.stage.name],
+                )
+                for s in self._prepared.stages
+            }
+            if self._prepared.witness is not None:
+                self._prepared.witness(samples, sides, stages)
+            covered = self._cover(read)
+            compare_s = time.perf_counter() - started
+        return BlockResult(
+            read.block, stages, read.rejected, read.read_s, seconds, compare_s, covered
+        )
+
+    def _cover(self, read: BlockInput) -> CoverageTally:
+        if self._prepared.only is not None:
+            return CoverageTally()
+        return cover_block(self._prepared, read, self._cuts)
+
+    def _ask_all(
+        self, read: BlockInput, leases: ExitStack
+    ) -> tuple[dict[str, Side], dict[str, float]]:
+        """Every runner's answers, and seconds; those that run elsewhere are asked at once."""
+        runners = self._prepared.runners
+        elsewhere = [name for name, runner in runners.items() if runner.runs_elsewhere]
+        beside = elsewhere[: len(runners) - 1]  # this thread asks one itself
+        for name in beside:
+            if name not in self._beside:
+                self._beside[name] = Beside(f"paritygate-ask-{name}")
+            self._beside[name].start(partial(self._timed, runners[name], read, leases))
+        try:
+            found = {
+                name: self._timed(runner, read, leases)
+                for name, runner in runners.items()
+                if name not in beside
+            }
+        finally:
+            ended = {name: self._beside[name].ended() for name in beside}
+        found |= {name: outcome.value() for name, outcome in ended.items()}
+        sides = {name: found[name][0] for name in runners}
+        return sides, {name: found[name][1] for name in runners}
+
+    def _timed(self, runner: Runner, read: BlockInput, leases: ExitStack) -> tuple[Side, float]:
+        started = time.perf_counter()
+        side = self._run(runner, read, leases)
+        return side, time.perf_counter() - started
+
+    def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
+        if not read.samples.count:
+            nobody: Mask = np.zeros(0, np.bool_)
+            return Side({}, nobody, nobody)
+        if self._turns is not None:
+            self._turns.wait(runner, read.block)
+        if runner.limits.thread_safe:
+            if runner.name not in self._own:
+                self._own[runner.name] = runner.session()
+            return self._run_batches(runner, self._own[runner.name], read, leases)
+        session, lock = self._shared.session(runner)
+        with lock:
+            return self._run_batches(runner, session, read, leases)
+
+    def _run_batches(
+        self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
+    ) -> Side:
+        cut = self._cuts[runner.name]
+        is_whole = cut.size is None or cut.size >= read.samples.count
+        gather = Gather(read.samples, partial(self.buffer, runner.name))
+        at = 0
+        batches = cut.batches(read.block, read.samples, read.inputs)
+        for batch, following in with_following(batches):
+            if self._stop.is_set():
+                raise RunnerError("stopped")
+            lease, failures = ask(session, batch, following)
+            if lease is not None:
+                if gather.take(at, batch.valid, lease, is_whole=is_whole):
+                    leases.callback(lease.release)
+                else:
+                    lease.release()
+            for rows, failure in failures:
+                gather.fail([at + row for row in rows], failure.text, failure.rule)
+            at += batch.valid
+        return gather.side(cut.size or 0)
+
+    def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
+        """This thread's buffer of at least `rows` rows for an output; anew for another shape."""
+        key = (runner, output)
+        held = self._buffers.get(key)
+        is_alike = held is not None and (held.dtype, held.shape[1:]) == (like.dtype, like.shape[1:])
+        if held is None or not is_alike or len(held) < rows:
+            held = self._buffers[key] = np.empty((rows, *like.shape[1:]), like.dtype)
+        return held
+
+
+def _narrow(
+    samples: SampleRows, sides: Mapping[str, Side], only: frozenset[int]
+) -> tuple[SampleRows, dict[str, Side]]:
+    """The samples of these rows; what can't be told of them is which batch they were in."""
+    at = np.flatnonzero([row in only for row in samples.ordinals.tolist()])
+    chosen = replace(
+        samples,
+        ordinals=samples.ordinals[at],
+        ids=samples.ids[at],
+        labels={name: values[at] for name, values in samples.labels.items()},
+        slices={name: (values, codes[at]) for name, (values, codes) in samples.slices.items()},
+        rejected=Hits(0, ()),
+    )
+    return chosen, {
+        name: replace(
+            side,
+            outputs={output: take_rows(t, at) for output, t in side.outputs.items()},
+            answered=side.answered[at],
+            missing=side.missing[at],
+            failures=[
+                replace(failure, rows=np.flatnonzero(np.isin(at, failure.rows)))
+                for failure in side.failures
+            ],
+            batch_size=0,
+        )
+        for name, side in sides.items()
+    }

@@ -23,6 +23,7 @@ def test_help_lists_exactly_the_verbs_that_exist() -> None:
         "run",
         "compare",
         "check",
+        "inspect",
         "record",
         "explain",
         "replay",

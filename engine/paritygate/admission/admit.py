@@ -16,6 +16,7 @@ from pathlib import Path
 
 import onnx
 
+from paritygate.admission import semantic
 from paritygate.admission.check import start_check
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.external import Part, find_parts, open_part
@@ -24,8 +25,9 @@ from paritygate.admission.inspect import Inspection, inspect_structure
 from paritygate.admission.model import ModelFacts, describe_model, read_structure
 from paritygate.admission.nodes import ModelNode, list_nodes
 from paritygate.admission.precision import describe_precision
+from paritygate.admission.semantic import GraphDigest
 from paritygate.admission.staging import Held, hold
-from paritygate.core.digest import Watched
+from paritygate.core.digest import Watched, kept_digest
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
 
@@ -48,12 +50,17 @@ class ModelIdentity:
         sha256: of the model file alone.
         bytes: of the model file alone.
         files: external data, sorted by location.
+        graph: SHA-256 (hex) of what it calculates, however it is packaged, without the versions
+            of its opsets.
+        semantic: the same with them.
     """
 
     digest: str
     sha256: str
     bytes: int
     files: tuple[ExternalFile, ...]
+    graph: str
+    semantic: str
 
 
 @dataclass(frozen=True)
@@ -133,17 +140,18 @@ def _admit(path: Path, folder: Path, check: bool) -> Admitted:
         )
     if result is not None and not result.ok:
         raise AdmissionError(f"the model is malformed: {result.message}")
+    everything = (model_file, *watched)
     return Admitted(
         path=target,
         source=path,
-        identity=_identify(copy, files),
+        identity=_identify(copy, files, _digest_graph(structure, target.parent, everything)),
         facts=facts,
         precision=precision,
         nodes=list_nodes(structure),
         inspection=inspect_structure(structure, facts, target.parent),
         seconds=seconds,
         is_clone=all(c.is_clone for c in (copy, *copies)),
-        watched=(model_file, *watched),
+        watched=everything,
     )
 
 
@@ -191,8 +199,17 @@ def _copy_part(
         os.close(source.opened)
 
 
-def _identify(copy: Copy, files: Sequence[ExternalFile]) -> ModelIdentity:
+def _digest_graph(
+    structure: onnx.ModelProto, folder: Path, watched: Sequence[Watched]
+) -> GraphDigest:
+    """What the copy calculates, digested before if none of the originals has changed since."""
+    kind = f"graph of an ONNX model, {semantic.VERSION}"
+    made = kept_digest(kind, watched, lambda: semantic.digest_graph(structure, folder))
+    return GraphDigest(made, semantic.used_opsets(structure))
+
+
+def _identify(copy: Copy, files: Sequence[ExternalFile], graph: GraphDigest) -> ModelIdentity:
     parts = [copy.sha256, [[f.location, f.bytes, f.sha256] for f in files]]
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return ModelIdentity(digest, copy.sha256, copy.bytes, tuple(files))
+    return ModelIdentity(digest, copy.sha256, copy.bytes, tuple(files), graph.graph, graph.semantic)

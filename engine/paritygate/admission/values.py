@@ -112,10 +112,9 @@ def stored_integers(tensor: onnx.TensorProto) -> np.ndarray[Any, Any] | None:
 def _typed(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """Of the fields for one kind of numbers each; narrow ones lie in that of int32."""
     field, dtype = _TYPED.get(dtype_of(tensor), ("int32_data", ""))
-    if dtype:
-        return np.array(getattr(tensor, field), dtype)
-    size = item_size(tensor) or 4
-    return np.array(tensor.int32_data, "<i4").astype(f"<u{size}")
+    numbers = getattr(tensor, field)
+    found = np.fromiter(numbers, dtype or "<i4", len(numbers))
+    return found if dtype else found.astype(f"<u{item_size(tensor) or 4}")
 
 
 def _iter_file(tensor: onnx.TensorProto, folder: Path) -> Iterator[bytes]:

@@ -13,12 +13,20 @@ from paritygate.admission.concerns import Concern, short
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.inspect import Inspection
 from paritygate.admission.inspect_other import form_of_model, inspect_other
+from paritygate.core.errors import PlanError, Problem
+from paritygate.core.versions import Target
 from paritygate.runners.ort_support import Support, installed_support
 
 SCHEMA_VERSION = 1
 
 
-def inspect_model(model: str | PathLike[str]) -> dict[str, Any]:
+def inspect_model(
+    model: str | PathLike[str],
+    *,
+    onnxruntime: str | None = None,
+    max_opset: int | None = None,
+    max_ir: int | None = None,
+) -> dict[str, Any]:
     """What a model is made of, and what in it would hold every run of it; nothing is run.
 
     An ONNX file is copied, digested and checked as a run does it, without loading its external
@@ -26,6 +34,9 @@ def inspect_model(model: str | PathLike[str]) -> dict[str, Any]:
 
     Args:
         model: an ONNX file, or a file of torch.
+        onnxruntime: a release on which it is to run, such as "1.17".
+        max_opset: the newest opset that its target takes.
+        max_ir: the newest IR version that its target takes.
 
     Returns:
         What `paritygate inspect --json` prints. `findings` holds what would hold a run, each with
@@ -34,6 +45,7 @@ def inspect_model(model: str | PathLike[str]) -> dict[str, Any]:
     Raises:
         ParityError: it can't be read, is malformed, or its external data isn't fit to be read.
     """
+    target = _target(onnxruntime, max_opset, max_ir)
     path = Path(model)
     form = form_of_model(path)
     head: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "model": str(path), "form": form}
@@ -44,18 +56,29 @@ def inspect_model(model: str | PathLike[str]) -> dict[str, Any]:
             raise AdmissionError(f"{path}: can't be read: {e.strerror or e}") from None
         return {**head, "identity": identity, **found.to_json()}
     with admit_model(path) as held:
-        return {**head, **_describe(held.value)}
+        return {**head, **_describe(held.value, target)}
 
 
-def _describe(model: Admitted) -> dict[str, Any]:
+def _target(onnxruntime: str | None, max_opset: int | None, max_ir: int | None) -> Target | None:
+    if onnxruntime is None and max_opset is None and max_ir is None:
+        return None
+    try:
+        return Target.of(onnxruntime, max_opset, max_ir)
+    except ValueError as e:
+        raise PlanError([Problem("onnxruntime", str(e))], "inspect") from None
+
+
+def _describe(model: Admitted, target: Target | None) -> dict[str, Any]:
     support = installed_support()
     found = model.inspection
-    concerns = [*found.concerns, *_needs(found), *_beyond(model, support)]
+    concerns = [*found.concerns, *_needs(found), *_beyond(model, support, target)]
     facts = model.facts
     return {
         "identity": {
             "digest": model.identity.digest,
             "sha256": model.identity.sha256,
+            "semantic_digest": model.identity.semantic,
+            "graph_digest": model.identity.graph,
             "bytes": model.identity.bytes,
             "external_data": [asdict(file) for file in model.identity.files],
         },
@@ -68,6 +91,7 @@ def _describe(model: Admitted) -> dict[str, Any]:
         "precision": dict(model.precision),
         "nodes": len(model.nodes),
         "installed": asdict(support) if support is not None else None,
+        "target": asdict(target) if target is not None else None,
         **Inspection(found.facts, tuple(concerns), found.notes).to_json(),
     }
 
@@ -87,20 +111,18 @@ def _needs(found: Inspection) -> Iterator[Concern]:
         )
 
 
-def _beyond(model: Admitted, support: Support | None) -> Iterator[Concern]:
-    """What the installed runtime doesn't take."""
-    if support is None:
-        return
-    opsets = model.facts.opsets
-    for what, has, most in (
-        ("IR version", model.facts.ir_version, support.max_ir),
-        ("opset", opsets.get("ai.onnx", 0), support.max_opset),
-        ("opset of ai.onnx.ml", opsets.get("ai.onnx.ml", 0), support.max_ml_opset),
-    ):
-        if most is not None and has > most:
-            yield Concern(
-                "runner.load_failed",
-                f"it has {what} {has}, and the installed onnxruntime {support.version} takes up to "
-                f"{most}",
-                "export it for an older version, or install a newer onnxruntime",
-            )
+def _beyond(model: Admitted, support: Support | None, target: Target | None) -> Iterator[Concern]:
+    """What the installed runtime, and the one that is meant, don't take."""
+    advice = "export it for an older version, or take a newer onnxruntime"
+    facts = model.facts
+    if support is not None:
+        here = Target(
+            f"the installed onnxruntime {support.version}",
+            support.max_opset,
+            support.max_ml_opset,
+            support.max_ir,
+        )
+        for text in here.beyond(facts.ir_version, facts.opsets):
+            yield Concern("runner.load_failed", text, advice)
+    for text in target.beyond(facts.ir_version, facts.opsets) if target is not None else ():
+        yield Concern("admission.target", text, advice)

@@ -16,6 +16,8 @@ from paritygate.core.plan import Plan
 from paritygate.core.tensors import Stats
 from paritygate.pipeline.execute import Options, choose_threads, execute
 from paritygate.pipeline.prepare import Preparation, prepare_plan
+from paritygate.pipeline.same_graph import note_same_graphs
+from paritygate.pipeline.target import target_findings
 from paritygate.runners.isolate.defaults import isolate_all
 
 Status = Literal["ok", "fail", "note"]
@@ -212,8 +214,12 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         placed = _describe_placement(runner.facts.get("placement"))
         if placed:
             yield "note", f"runner {name!r}: nodes assigned: {placed}; what runs, a run observes"
-        for finding in runner.findings:
+        beyond = target_findings(prepared.plan, name, runner.facts)
+        for finding in (*runner.findings, *beyond):
             yield "fail", f"runner {name!r}: {finding.code}: {finding.message}"
+        admission = runner.facts.get("admission")
+        for note in admission["notes"] if isinstance(admission, Mapping) else ():
+            yield "note", f"runner {name!r}: {note}"
     for name, error in ready.load_failures.items():
         yield "fail", f"runner {name!r}: {error.code}: {error}"
     for stage in ready.selected:
@@ -225,6 +231,9 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
             yield "fail", f"stage {stage.name!r}: policy.same_runner: both sides are the same thing"
         else:
             yield "ok", f"stage {stage.name!r}: {stage.reference} against {stage.candidate}"
+        ref, cand = (prepared.runners[n] for n in (stage.reference, stage.candidate))
+        for note in note_same_graphs(stage, ref, cand):
+            yield "note", note
     yield (
         "note",
         f"a run would use {choose_threads(ready)} threads, blocks of {prepared.block_samples}",

@@ -224,6 +224,13 @@ def _cross_check(data: Mapping[str, Any], specs: Mapping[str, Any]) -> list[Prob
         for name in (budgets if isinstance(budgets, Mapping) else ())
         if name not in runners
     ]
+    target = data.get("target")
+    named = target.get("runners") if isinstance(target, Mapping) else None
+    problems += [
+        Problem(f"target.runners[{i}]", f"no runner is named {n!r}{did_you_mean(n, runners)}")
+        for i, n in enumerate(named if isinstance(named, list) else ())
+        if isinstance(n, str) and n not in runners
+    ]
     names = []
     for i, stage in enumerate(stages):
         if not isinstance(stage, Mapping):

@@ -26,6 +26,7 @@ from paritygate.core.probes import ProbeName
 from paritygate.core.problems import describe_error, join_path, merge_by_path
 from paritygate.core.shapes import check_shape
 from paritygate.core.tensors import DTYPES
+from paritygate.core.versions import Target
 
 StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 # An integer beyond 2**53 stays one: as a float it would be another.
@@ -297,6 +298,24 @@ class PreprocessingTable(_Table):
         return self
 
 
+class TargetTable(_Table):
+    """`[target]`: a runtime that isn't here, on which candidates are to run."""
+
+    onnxruntime: StrictStr | None = None
+    max_opset: Annotated[StrictInt, Field(ge=1)] | None = None
+    max_ir: Annotated[StrictInt, Field(ge=1)] | None = None
+    runners: list[StrictStr] | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> TargetTable:
+        self.target()
+        return self
+
+    def target(self) -> Target:
+        """The same as limits."""
+        return Target.of(self.onnxruntime, self.max_opset, self.max_ir)
+
+
 class DimRange(_Table):
     """Any other name in `[dims]`: the sizes that a dim of a sample may have."""
 
@@ -360,6 +379,7 @@ class PlanTable(_Table):
     preprocessing: PreprocessingTable | None = None
     probes: ProbesTable | None = None
     replay: Literal["raw"] | None = None
+    target: TargetTable | None = None
     identity: dict[StrictStr, Any] = Field(default_factory=dict)
     operation: dict[StrictStr, Any] = Field(default_factory=dict)
     meta: dict[StrictStr, Any] = Field(default_factory=dict)
@@ -442,6 +462,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("probes",), ProbesTable),
     (("preprocessing",), PreprocessingTable),
     (("preprocessing", "inputs", None), ToleranceTable),
+    (("target",), TargetTable),
 )
 _UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
 _MAPS = (

@@ -32,6 +32,7 @@ from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import changed_files, in_background, look_around
+from paritygate.pipeline.target import target_findings
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.tally.coupling import Consistency
 from paritygate.tally.noise import Noise
@@ -305,4 +306,6 @@ def _side(ready: Preparation, name: str) -> SideFacts:
     runner = ready.prepared.runners.get(name)
     if runner is None:
         return SideFacts(name)
-    return SideFacts(name, runner.source, runner.final_findings(), None, runner.facts)
+    beyond = target_findings(ready.prepared.plan, name, runner.facts)
+    findings = (*runner.final_findings(), *beyond)
+    return SideFacts(name, runner.source, findings, None, runner.facts)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.pipeline.prepare import Preparation
+from paritygate.pipeline.same_graph import note_same_graphs
+from paritygate.pipeline.target import note_targets
 from paritygate.runners.base import Runner
 from paritygate.runners.recorded_origin import Origin
 from paritygate.runners.viewed import ViewedRunner
@@ -27,10 +29,13 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     yield from _without_replay(prepared.plan)
     yield from _own_columns(ready)
     yield from _idle_budgets(ready)
+    facts = {name: runner.facts for name, runner in prepared.runners.items()}
+    yield from note_targets(prepared.plan, facts)
     for stage in ready.selected:
         if ready.runs(stage):
             sides = [prepared.runners[name] for name in (stage.reference, stage.candidate)]
             yield from _ignored_in_vain(stage, sides)
+            yield from note_same_graphs(stage, *sides)
 
 
 def _without_contract(ready: Preparation) -> Iterator[str]:

@@ -63,7 +63,7 @@ def plan_beside(run: FinishedRun) -> Plan:
 def _plan_data(run: FinishedRun) -> dict[str, Any]:
     """The plan that ran, without what is asked of a whole pack or of runners by themselves."""
     data = read_plan(run.folder / PLAN_FILE)
-    for key in ("calibration", "batch_coupling", "noise", "require_coverage", "probes"):
+    for key in ("calibration", "batch_coupling", "noise", "require_coverage", "probes", "target"):
         data.pop(key, None)
     return {**data, "check_samples": 0} if "check_samples" in data else data
 

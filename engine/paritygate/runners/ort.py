@@ -198,6 +198,8 @@ def _file_facts(options: Options, artifacts: Artifacts) -> dict[str, object]:
             "path": options.model,
             "digest": identity.digest,
             "sha256": identity.sha256,
+            "semantic_digest": identity.semantic,
+            "graph_digest": identity.graph,
             "bytes": identity.bytes,
             "external_data": [asdict(file) for file in identity.files],
             **model.facts.to_json(),

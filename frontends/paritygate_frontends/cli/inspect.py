@@ -13,6 +13,15 @@ from paritygate_frontends.cli.options import Json
 
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or file of torch.")],
+    onnxruntime: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="A release that it is to run on: 1.17.")
+    ] = None,
+    max_opset: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Newest opset that its target takes.")
+    ] = None,
+    max_ir: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Newest IR version that it takes.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Look into a model without running it: versions, operators, tensors, quantization, trust.
@@ -25,7 +34,9 @@ def inspect(
         from paritygate_frontends.report.inspection import render_inspection
         from paritygate_frontends.report.screen import show
 
-        found = api.inspect_model(model)
+        found = api.inspect_model(
+            model, onnxruntime=onnxruntime, max_opset=max_opset, max_ir=max_ir
+        )
         if json:
             print_json(found)
         else:

@@ -43,6 +43,7 @@ def _identity(found: Mapping[str, Any]) -> Iterator[Line]:
         yield "note", "sha256", told["sha256"]
         return
     yield "note", "digest", told["digest"]
+    yield "note", "semantic digest", told["semantic_digest"]
     for file in told["external_data"][:_MOST]:
         text = f"{file['location']}: {file['bytes']:,} bytes, sha256 {file['sha256']}"
         yield "note", "external data", text
@@ -58,6 +59,11 @@ def _onnx(found: Mapping[str, Any]) -> Iterator[Line]:
     if support is not None:
         most = f"IR version {support['max_ir']}, opset {support['max_opset']}"
         yield "note", "installed", f"onnxruntime {support['version']} takes up to {most}"
+    target = found["target"]
+    if target is not None:
+        limits = [("IR version", target["max_ir"]), ("opset", target["max_opset"])]
+        most = ", ".join(f"{what} {limit}" for what, limit in limits if limit is not None)
+        yield "note", "target", f"{target['name']} takes up to {most}"
     for what in ("inputs", "outputs"):
         for name, told in list(found[what].items())[:_MOST]:
             yield "note", what.removesuffix("s"), f"{name}: {told}"

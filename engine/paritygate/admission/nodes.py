@@ -8,6 +8,8 @@ from typing import Literal
 
 import onnx
 
+from paritygate.admission.operators import Operator, Operators
+
 Place = Literal["graph", "body", "function"]
 
 
@@ -22,6 +24,7 @@ class ModelNode:
         place: the main graph; a body of `If`, `Loop` or `Scan`; or a function of the model.
         function: name of the function that it stands in.
         is_call: it calls a function of the model.
+        operator: what it is an instance of.
     """
 
     name: str
@@ -30,19 +33,25 @@ class ModelNode:
     place: Place
     function: str = ""
     is_call: bool = False
+    operator: Operator | None = None
 
 
 def list_nodes(model: onnx.ModelProto) -> tuple[ModelNode, ...]:
     """All nodes that inference can reach: of the graph, of bodies, of functions."""
     calls = {(f.domain, f.name) for f in model.functions}
-    found = list(_walk(model.graph.node, "graph", "", calls))
+    found = list(_walk(model.graph.node, "graph", "", calls, Operators(model.opset_import)))
     for function in model.functions:
-        found += _walk(function.node, "function", function.name, calls)
+        known = Operators([*model.opset_import, *function.opset_import])
+        found += _walk(function.node, "function", function.name, calls, known)
     return tuple(found)
 
 
 def _walk(
-    nodes: Iterable[onnx.NodeProto], place: Place, function: str, calls: set[tuple[str, str]]
+    nodes: Iterable[onnx.NodeProto],
+    place: Place,
+    function: str,
+    calls: set[tuple[str, str]],
+    known: Operators,
 ) -> Iterator[ModelNode]:
     pending: list[tuple[Iterator[onnx.NodeProto], Place]] = [(iter(nodes), place)]
     while pending:
@@ -52,7 +61,10 @@ def _walk(
             continue
         domain = "" if node.domain == "ai.onnx" else node.domain
         is_call = (node.domain, node.op_type) in calls
-        yield ModelNode(node.name, node.op_type, domain, pending[-1][1], function, is_call)
+        where = pending[-1][1]
+        yield ModelNode(
+            node.name, node.op_type, domain, where, function, is_call, known.operator(node)
+        )
         inner: Place = "function" if function else "body"
         for attribute in node.attribute:
             graphs = [attribute.g] if attribute.HasField("g") else []

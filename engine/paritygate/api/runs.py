@@ -15,6 +15,7 @@ from paritygate.core.events import Observer, ignore
 from paritygate.core.plan import Plan
 from paritygate.core.tensors import Stats
 from paritygate.pipeline.execute import Options, choose_threads, execute
+from paritygate.pipeline.graph_contract import note_unanswered, output_differences
 from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.pipeline.same_graph import note_same_graphs
 from paritygate.pipeline.target import target_findings
@@ -217,9 +218,13 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         beyond = target_findings(prepared.plan, name, runner.facts)
         for finding in (*runner.findings, *beyond):
             yield "fail", f"runner {name!r}: {finding.code}: {finding.message}"
+        for difference in output_differences(prepared.plan, name, runner):
+            yield "fail", f"runner {name!r}: {difference}"
         admission = runner.facts.get("admission")
         for note in admission["notes"] if isinstance(admission, Mapping) else ():
             yield "note", f"runner {name!r}: {note}"
+    for note in note_unanswered(prepared.plan, prepared.runners):
+        yield "note", note
     for name, error in ready.load_failures.items():
         yield "fail", f"runner {name!r}: {error.code}: {error}"
     for stage in ready.selected:

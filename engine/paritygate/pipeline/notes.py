@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
+from paritygate.pipeline.graph_contract import note_unanswered
 from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.same_graph import note_same_graphs
 from paritygate.pipeline.target import note_targets
 from paritygate.runners.base import Runner
+from paritygate.runners.ort_exercised import note_idle
 from paritygate.runners.recorded_origin import Origin
 from paritygate.runners.viewed import ViewedRunner
 
@@ -30,7 +32,10 @@ def note_unused(ready: Preparation) -> Iterator[str]:
     yield from _own_columns(ready)
     yield from _idle_budgets(ready)
     facts = {name: runner.facts for name, runner in prepared.runners.items()}
+    for name, known in facts.items():
+        yield from note_idle(name, known)
     yield from note_targets(prepared.plan, facts)
+    yield from note_unanswered(prepared.plan, prepared.runners)
     for stage in ready.selected:
         if ready.runs(stage):
             sides = [prepared.runners[name] for name in (stage.reference, stage.candidate)]

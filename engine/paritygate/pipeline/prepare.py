@@ -314,10 +314,22 @@ def _load(
                 failed.append(e)
     for runner in runners.values():
         stack.callback(runner.close)
-    for error in failed:
-        if error.is_plan_fault or error.runner not in candidates:
-            raise error
+    raise_together([e for e in failed if e.is_plan_fault or e.runner not in candidates])
     return runners, {error.runner: error for error in failed}
+
+
+def raise_together(errors: Sequence[RunnerLoadError]) -> None:
+    """Raise what keeps a plan from being judged: of several runners all at once.
+
+    Raises:
+        RunnerLoadError: the first one, with what is to be said of the others too.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        told = "\n".join(str(error) for error in errors)
+        fault = any(error.is_plan_fault for error in errors)
+        raise RunnerLoadError(errors[0].runner, told, is_plan_fault=fault, code=errors[0].code)
 
 
 def _check_constants(plan: Plan, runners: Mapping[str, Runner]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paritygate.admission.nodes import ModelNode
+from paritygate.runners.ort_exercised import describe_exercised
 from paritygate.runners.ort_observe import Observation
 from paritygate.runners.ort_placement import AssignedNode, by_provider, is_inserted, label, listed
 
@@ -35,6 +36,34 @@ def describe_observed(
     told["not_run"] = listed(label(n.name, n.op_type) for n in fates.idle)
     told["not_observable"] = unseen
     return told
+
+
+def exercised_operators(
+    nodes: Sequence[ModelNode],
+    assigned: Sequence[AssignedNode] | None,
+    observation: Observation,
+    rows: int,
+) -> dict[str, object] | None:
+    """Operators of a model with what became of their nodes; None where nothing was observed."""
+    if observation.executed is None:
+        return None
+    ran = [
+        AssignedNode(provider, name, "", op) for provider, name, op, _, _ in observation.executed
+    ]
+    indices = [index for *_, index, _ in observation.executed]
+    fates = _Fates.of(nodes, assigned or (), ran, indices)
+    unnamed = Counter(
+        node.op_type
+        for node, index in zip(ran, indices, strict=True)
+        if node.name == f"{node.op_type}_{index}"
+    )
+    known = {
+        "compiled_away": fates.gone,
+        "in_compiled_subgraph": fates.compiled,
+        "not_run": fates.idle,
+        "unnamed": fates.unnamed,
+    }
+    return describe_exercised(nodes, known, unnamed, rows)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from paritygate.admission.admit import Admitted
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
 from paritygate.core.tensors import Array
 from paritygate.runners.base import Finding
-from paritygate.runners.ort_fates import describe_observed
+from paritygate.runners.ort_fates import describe_observed, exercised_operators
 from paritygate.runners.ort_load import Loaded
 from paritygate.runners.ort_observe import OBSERVER, Fed, Observation
 from paritygate.runners.ort_options import Options
@@ -141,6 +141,9 @@ class PlacementWatch:
         if self._options.placement == "observed" and seen.executed is None:
             findings = (*findings, *_unseen(findings, seen))
         facts: dict[str, object] = {"placement": told}
+        exercised = exercised_operators(self._nodes, self._assigned, seen, self._rows)
+        if exercised is not None:
+            facts["exercised"] = exercised
         if self._pending is not None and (seen.said or not seen.problem):
             facts["warnings"] = [w.to_json() for w in read_warnings(seen.said, seen.said_cut)]
         return Concluded(facts, findings)

@@ -42,7 +42,7 @@ def tallies():
     for name, field in OutputTally.__dataclass_fields__.items():
         if name in ("tier", "integer", "text"):
             continue
-        length = {"rule_samples": 5, "classes": 16}.get(name)
+        length = {"rule_samples": 5, "classes": 16, "at_limits": 4}.get(name)
         fields[name] = st.tuples(*[counts] * length) if length else KINDS[field.type]
     return st.builds(OutputTally, **fields)
 

@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
 from paritygate.core.dtypes import (
+    INTEGERS,
     NARROW_FLOATS,
     FloatFormat,
     float_format,
     is_float,
     is_string,
+    limits_of,
     numpy_dtype,
     widened,
 )
@@ -34,6 +36,7 @@ Doubles = npt.NDArray[np.float64]
 
 _TILE = 1 << 17  # elements handled at once, so that their errors stay in the processor's cache
 _SINGLE_DENORMAL = np.array([1e-40], np.float32)
+_NARROW_BYTES = 2
 _DOUBLE_DENORMAL = np.array([1e-310], np.float64)
 
 
@@ -93,6 +96,7 @@ class ElementComparer:
         self.stats = stats
         self.integer = not is_float(ref_dtype)
         self.narrow_format = float_format(cand_dtype) if cand_dtype in NARROW_FLOATS else None
+        self.limits = tuple(_limits(dtype) for dtype in (ref_dtype, cand_dtype))
         self._rule = self._make_rule(ref_dtype, cand_dtype)
 
     def _make_rule(self, ref_dtype: str, cand_dtype: str) -> elements.Rule:
@@ -164,6 +168,8 @@ class _Work:
         self.stats, self.integer = comparer.stats, comparer.integer
         self.single = comparer.dtypes[1] == np.float32
         self.narrow_format = comparer.narrow_format
+        self.limits = comparer.limits
+        self.at_limits = [0, 0, 0, 0]
         self.per_sample = elements.Detail(
             rules=np.zeros(samples, np.int64),
             failing=np.zeros(samples, np.int64),
@@ -191,6 +197,8 @@ class _Work:
             ref, cand, self.width, start, stop, self.ordinals,
             self.rule, self.per_sample, self.found, errors,
         )  # fmt: skip
+        if self.integer:
+            self._count_limits(ref, cand)
         self.sums["e"].overflowed += sums.sum_errors(errors, self.sums["e"].chunks)
         if self.full is None:
             return
@@ -200,6 +208,11 @@ class _Work:
             full = self.full
             full.ulp_undefined += self._measure_ulp(full, ref, cand, start, stop)
             self._measure_energy(full, ref, start, errors)
+
+    def _count_limits(self, ref: Array, cand: Array) -> None:
+        for side, (values, limits) in enumerate(zip((ref, cand), self.limits, strict=True)):
+            for place, limit in enumerate(limits):
+                self.at_limits[2 * side + place] += int(np.count_nonzero(values == limit))
 
     def _measure_ulp(self, full: _FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
         form: FloatFormat | None = self.narrow_format
@@ -248,6 +261,7 @@ class _Work:
             empty_samples=samples if self.width == 0 else 0,
             rule_samples=tuple(int(np.count_nonzero(rules & bit)) for bit in RULE_BITS),
             classes=tuple(self.found.classes.reshape(-1).tolist()),
+            at_limits=tuple(self.at_limits),
             failing_elements=int(self.per_sample.failing.sum()),
             ref_beyond_cand_range=int(self.found.beyond[0]),
             max_abs_error=self._extreme(at[0], error[0]),
@@ -344,6 +358,12 @@ class _Spare(threading.local):
 
 
 _spare = _Spare()
+
+
+def _limits(dtype: str) -> tuple[int, ...]:
+    """Smallest and largest number of a dtype that quantised values come in; else nothing."""
+    is_narrow = dtype in INTEGERS and numpy_dtype(dtype).itemsize <= _NARROW_BYTES
+    return limits_of(dtype) if is_narrow else ()
 
 
 def _number(values: Array, place: int) -> Number:

@@ -39,7 +39,7 @@ _COUNTS = (
     "sqnr_undefined",
     "cosine_undefined",
 )
-_VECTORS = ("rule_samples", "classes")
+_VECTORS = ("rule_samples", "classes", "at_limits")
 _EXTREMES = (
     "max_abs_error",
     "max_excess",
@@ -88,6 +88,8 @@ class OutputTally:
             element, `ranked_samples` are wide enough for an SQNR of their own (full).
         rule_samples: samples that broke each of `RULES`.
         classes: elements by class (`CLASSES`) of the reference and of the candidate, row by row.
+        at_limits: elements that are the smallest and the largest number of their dtype, of the
+            reference, then of the candidate; of integers of at most 16 bits.
         failing_elements: elements that broke a rule, tolerated outliers included.
         ref_beyond_cand_range: finite reference elements that the candidate's dtype can't hold.
         max_abs_error: keys (error).
@@ -110,6 +112,7 @@ class OutputTally:
     ranked_samples: int = 0
     rule_samples: tuple[int, ...] = (0,) * len(RULES)
     classes: tuple[int, ...] = (0,) * 16
+    at_limits: tuple[int, ...] = (0,) * 4
     failing_elements: int = 0
     ref_beyond_cand_range: int = 0
     max_abs_error: Extreme | None = None
@@ -248,7 +251,15 @@ class OutputTally:
                 "table": self._nonfinite_table(),
             },
             "ref_beyond_cand_range": self.ref_beyond_cand_range,
-        }
+        } | self._saturated()
+
+    def _saturated(self) -> dict[str, Any]:
+        """Elements at the limits of their dtype, where there are any."""
+        if not any(self.at_limits):
+            return {}
+        low, high, cand_low, cand_high = self.at_limits
+        ref, cand = {"low": low, "high": high}, {"low": cand_low, "high": cand_high}
+        return {"saturated": {"ref": ref, "cand": cand}}
 
     def _nonfinite_table(self) -> dict[str, dict[str, int]]:
         table: dict[str, dict[str, int]] = {}

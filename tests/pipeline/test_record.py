@@ -109,6 +109,7 @@ def test_it_says_where_it_comes_from(tmp_path: Path) -> None:
         "rejected": 0,
         "raised": 0,
         "missing": 0,
+        "as_expected": 0,
     }
     assert told["environment"]["versions"] == run.summary["environment"]["versions"]
     content = (tmp_path / "ref.arrow").read_bytes()

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from paritygate.api.meanings import Named, with_meanings
 from paritygate.core.dtypes import DTYPES, STRING
 from paritygate.core.errors import GoldenError, PlanError, Problem
 from paritygate.core.problems import did_you_mean
@@ -28,6 +29,9 @@ def build_pack(
     *,
     make_ids: bool = False,
     varying: Sequence[str] = (),
+    axes: Named | None = None,
+    channels: Named | None = None,
+    units: Named | None = None,
 ) -> Built:
     """Write samples as a pack, a few MiB at a time.
 
@@ -37,6 +41,9 @@ def build_pack(
             and `out.NAME` in the model's own dtype, `label` and any others.
         make_ids: number the samples from 0, in place of `sample_id`.
         varying: columns whose samples may differ in shape.
+        axes: input, or `out.NAME`, -> names of the axes of one sample.
+        channels: the same -> names along the axis "channel", else along the last one.
+        units: the same -> a unit a channel, or one for all.
 
     Raises:
         GoldenError: with number and column, a sample that can't be in a pack.
@@ -53,6 +60,7 @@ def build_pack(
             "golden.missing_column",
         )
     takes = [Take(name, (name,)) for name in names]
+    takes = with_meanings(takes, axes, channels, units)
     return build(Path(path), _chain(first, pieces), takes, make_ids)
 
 
@@ -66,6 +74,9 @@ def build_from(
     label: str | None = None,
     keep: Sequence[str] = (),
     make_ids: bool = False,
+    axes: Named | None = None,
+    channels: Named | None = None,
+    units: Named | None = None,
 ) -> Built:
     """Write a pack from Arrow, Parquet or CSV files, `.npz` files or folders of `.npy` files.
 
@@ -80,6 +91,10 @@ def build_from(
         label: column of the labels; none: `label`, if there.
         keep: further columns, such as those of slices.
         make_ids: number the samples from 0, where the sources have no ids.
+        axes: input, or `out.NAME`, -> names of the axes of one sample.
+        channels: the same -> names along the axis "channel", else along the last one; without it
+            those of the columns that are put side by side.
+        units: the same -> a unit a channel, or one for all.
 
     Raises:
         PlanError: an option that can't be read.
@@ -94,6 +109,7 @@ def build_from(
         *_tensors(files[0], have, outputs, "out."),
         *_others(have, label, keep),
     ]
+    takes = with_meanings(takes, axes, channels, units)
     columns = list(dict.fromkeys(column for take in takes for column in take.columns))
     dtypes = {c: take.dtype for take in takes for c in take.columns if take.dtype is not None}
     id_column = next((take.columns[0] for take in takes if take.name == ID), "")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from paritygate.api.packs import Files, files_of
+from paritygate.core.errors import GoldenError
+from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.check import PackUse, open_for_check
+from paritygate.golden.meaning import Meaning, meaning_of
 from paritygate.golden.observe import Observed, observe
 from paritygate.golden.onnx_data import model_dims
 
 _HEAD = (
     "# Drafted from {samples} samples. Ranges are those that occur: widen them to what is\n"
-    "# allowed, and say axes, channels and units.\n"
+    "# allowed, and say axes, channels and units where the pack doesn't.\n"
 )
 
 
@@ -45,8 +48,10 @@ def draft_contract(
             ("outputs", "out.", opened.outputs),
         ):
             for name, spec in specs.items():
-                found = observe(opened, prefix + name, spec)
+                said = _meaning(prefix + name, spec)
+                found = observe(opened, prefix + name, spec, said.channel_axis(len(spec.shape)))
                 table = {"dtype": found.dtype, "shape": _shape(name, found, known, dims)}
+                table |= _said(said, table["shape"])
                 if kind == "inputs":
                     table |= _range(found)
                     if found.nonfinite:
@@ -58,6 +63,25 @@ def draft_contract(
         head = _HEAD.format(samples=opened.samples)
     data = {"dims": dims, **tables}
     return head + "".join(notes) + "\n" + tomli_w.dumps({k: v for k, v in data.items() if v})
+
+
+def _meaning(column: str, spec: ColumnSpec) -> Meaning:
+    try:
+        return meaning_of(spec.metadata)
+    except ValueError as e:
+        raise GoldenError(f"column {column!r}, field metadata: {e}", "golden.schema") from None
+
+
+def _said(said: Meaning, shape: Sequence[int | str]) -> dict[str, Any]:
+    """Axes, channels and units as the pack says them."""
+    table: dict[str, Any] = {}
+    if said.axes is not None and len(said.axes) == len(shape) - 1:
+        table["axes"] = ["sample", *said.axes]
+    if said.channels is not None:
+        table["channels"] = list(said.channels)
+    if said.units is not None:
+        table["units"] = said.units if isinstance(said.units, str) else list(said.units)
+    return table
 
 
 def _shape(

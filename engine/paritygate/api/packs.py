@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from paritygate.api.plans import load_plan
 from paritygate.core.plan import Plan
 from paritygate.golden import check, content
 from paritygate.golden.check import PackUse, open_for_check
 from paritygate.golden.check_words import Status, describe_pack, pack_summary
-from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.contract import InputContract, input_contracts
+from paritygate.pipeline.expect import EXPECT
+from paritygate.pipeline.held import describe_held, hold_to_contract
 
 Files = str | PathLike[str] | Sequence[str | PathLike[str]]
-
-_STEP = 4_096
-_TOLD = 10
 
 
 @dataclass(frozen=True)
@@ -91,10 +86,12 @@ def check_pack(
     with open_for_check(files, folder, use) as opened:
         facts = check.check_pack(opened, files, folder, use, other)
         lines = describe_pack(facts)
-        rejected = dict(_rejected(loaded, opened)) if loaded is not None else {}
-    lines += [line for name, ids in rejected.items() for line in _contract(name, ids)]
+        held = hold_to_contract(loaded, opened) if loaded is not None else None
+    lines += describe_held(held) if held is not None else []
     summary = pack_summary(facts, lines)
-    summary["rejected"] = {n: {"count": len(i), "first": i[:_TOLD]} for n, i in rejected.items()}
+    summary["rejected"] = held.by_input() if held is not None else {}
+    if held is not None:
+        summary["contract"] = held.summary()
     failed = any(status == "fail" for status, _ in lines)
     return PackReport(tuple(lines), summary, 2 if facts.scan.duplicates else int(failed))
 
@@ -108,30 +105,13 @@ def files_of(pack: Files) -> list[str]:
 def _use(plan: Plan) -> PackUse:
     table = plan.table
     columns = {name: t.column for name, t in table.inputs.items() if t.column is not None}
-    return PackUse(table.id, table.label, tuple(plan.slices), columns, table.outputs_from)
-
-
-def _rejected(plan: Plan, pack: GoldenPack) -> Iterator[tuple[str, list[int | str]]]:
-    """Ids of the samples that break the contract of an input."""
-    for contract in input_contracts(plan, pack.inputs):
-        found: list[int | str] = []
-        for start, stop in pack.batch_spans(_STEP):
-            rows = start + np.flatnonzero(_violations(contract, pack, start, stop))
-            found += pack.take_ids(rows).tolist()
-            pack.done_until(stop)
-        yield contract.name, found
-
-
-def _violations(contract: InputContract, pack: GoldenPack, start: int, stop: int) -> Any:
-    values = pack.tensor(f"in.{contract.name}", start, stop)
-    if isinstance(values, np.ndarray):
-        return contract.violations(values)
-    return np.concatenate([contract.violations(one[None]) for one in values])
-
-
-def _contract(name: str, ids: Sequence[int | str]) -> Iterator[tuple[Status, str]]:
-    if not ids:
-        yield "ok", f"input {name}: every sample is within the plan's contract"
-        return
-    told = ", ".join(repr(i) for i in ids[:_TOLD]) + (", ..." if len(ids) > _TOLD else "")
-    yield "fail", f"input {name}: {len(ids)} samples break the plan's contract: {told}"
+    slices = [*plan.slices, *([table.expect] if table.expect else [])]
+    is_default = table.expect is None and table.outputs_from == "prefix"
+    return PackUse(
+        table.id,
+        table.label,
+        tuple(dict.fromkeys(slices)),
+        columns,
+        table.outputs_from,
+        slice_if_there=EXPECT if is_default else None,
+    )

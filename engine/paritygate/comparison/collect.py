@@ -82,11 +82,16 @@ class _Collecting:
         rules = {key: self._hits(mask) for key, mask in self.judged.subjects.items()}
         if samples.rejected.samples:
             rules[("sample.rejected", "")] = samples.rejected
+        if samples.not_rejected.samples:
+            rules[("contract.not_rejected", "")] = samples.not_rejected
+        not_run = samples.rejected.samples + samples.as_expected + samples.not_rejected.samples
         return StageTally(
-            seen=samples.count + samples.rejected.samples,
+            seen=samples.count + not_run,
             compared=int(self.judged.both.sum()),
             failed=int(failed.sum()),
             rejected=samples.rejected.samples,
+            as_expected=samples.as_expected,
+            not_rejected=samples.not_rejected.samples,
             absent=int((self.judged.ref.missing | self.judged.cand.missing).sum()),
             missing=missing,
             errors=errors | self.judged.errors,

@@ -29,7 +29,9 @@ class SampleRows:
         ids: `(n,)` int64 or str objects.
         labels: label column -> `(n,)` values.
         slices: slice -> (values, `(n,)` codes into them).
-        rejected: samples of the block that were not run.
+        rejected: samples of the block that break the contract and were not run.
+        as_expected: those of which the pack expects it.
+        not_rejected: samples that were to be rejected but break nothing; not run either.
     """
 
     place: int
@@ -38,6 +40,8 @@ class SampleRows:
     labels: Mapping[str, Array]
     slices: Mapping[str, tuple[list[str], npt.NDArray[np.int32]]]
     rejected: Hits
+    as_expected: int = 0
+    not_rejected: Hits = field(default_factory=Hits)
 
     @property
     def count(self) -> int:

@@ -107,6 +107,12 @@ class UnusableError(RunnerError):
     rule = "runner.error"
 
 
+class ImputeError(ParityError):
+    """A function that should replace missing values of a sample, and didn't."""
+
+    code = "contract.imputation"
+
+
 class DenormalError(ParityError):
     """The thread that compares flushes denormal numbers to zero: nothing it says would hold."""
 

@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StrictInt,
     StrictStr,
+    Tag,
     ValidationError,
     field_validator,
     model_validator,
@@ -139,6 +141,32 @@ class DecisionTable(_Table):
         return self
 
 
+class ImputeTable(_Table):
+    """`missing` of an input, where it is no text: what NaN is replaced by, and who says so."""
+
+    impute: StrictStr
+    value: Bound | list[Bound] | None = None
+    digest: Annotated[StrictStr, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    approved_by: Annotated[StrictStr, Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> ImputeTable:
+        if self.impute == "constant":
+            if self.value is None or self.value == [] or self.digest is not None:
+                raise ValueError("impute = 'constant' needs value, a number or one a channel")
+        elif not CALL.fullmatch(self.impute):
+            raise ValueError("impute is 'constant' or 'module:function'")
+        elif self.digest is None or self.value is not None:
+            raise ValueError(
+                "a function needs digest = 'sha256:...' of its module's file, and no value"
+            )
+        return self
+
+
+def _form_of_missing(value: Any) -> str:
+    return "table" if isinstance(value, dict | ImputeTable) else "str"
+
+
 class InputTable(_Table):
     """`[inputs.NAME]`: the contract of an input."""
 
@@ -149,7 +177,10 @@ class InputTable(_Table):
     channels: list[StrictStr] | None = None
     units: list[StrictStr] | StrictStr | None = None
     range: list[Bound] | list[list[Bound]] | None = None
-    missing: Literal["reject"] = "reject"
+    missing: Annotated[
+        Annotated[Literal["reject"], Tag("str")] | Annotated[ImputeTable, Tag("table")],
+        Discriminator(_form_of_missing),
+    ] = "reject"
 
     @field_validator("dtype")
     @classmethod
@@ -178,6 +209,9 @@ class OutputTable(_Table):
 
     dtype: StrictStr | None = None
     shape: list[StrictInt | StrictStr] | None = None
+    axes: list[StrictStr] | None = None
+    channels: list[StrictStr] | None = None
+    units: list[StrictStr] | StrictStr | None = None
     meaning: StrictStr | None = None
 
     @field_validator("dtype")
@@ -361,9 +395,11 @@ class PlanTable(_Table):
     calibration: StrictStr | list[StrictStr] | None = None
     id: StrictStr = "sample_id"
     label: StrictStr | None = None
+    expect: StrictStr | None = None
     outputs_from: Literal["prefix", "all"] = "prefix"
     slices: list[StrictStr] = Field(default_factory=list)
     min_samples: Annotated[StrictInt, Field(ge=1)] = 1
+    max_rejected: Annotated[StrictInt, Field(ge=0)] = 0
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
     max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
     dims: DimsTable = Field(default_factory=_no_dims)
@@ -449,6 +485,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("dims", "batch"), BatchDim),
     (("dims", None), DimRange),
     (("inputs", None), InputTable),
+    (("inputs", None, "missing", "table"), ImputeTable),
     (("outputs", None), OutputTable),
     (("constants", None), ConstantTable),
     (("stages", None), StageTable),
@@ -464,7 +501,7 @@ _TABLES: tuple[tuple[tuple[str | None, ...], type[BaseModel]], ...] = (
     (("preprocessing", "inputs", None), ToleranceTable),
     (("target",), TargetTable),
 )
-_UNION_TAG = re.compile(r"(str|int|bool|list|float|constrained-\w+|nullable)(\[.*\])?")
+_UNION_TAG = re.compile(r"(str|int|bool|list|float|table|constrained-\w+|nullable)(\[.*\])?")
 _MAPS = (
     "dims",
     "inputs",

@@ -185,6 +185,10 @@ def _listed(names: Sequence[Any]) -> str:
 
 
 def _rejection(violation: Mapping[str, Any]) -> str:
+    if violation.get("says"):
+        expected = ", as the pack expects" if violation.get("outcome") == "as_expected" else ""
+        says = f"{clean(violation['says'])} ({clean(violation.get('code'))})"
+        return f"it was not run{expected}: {says}"
     low, high = violation.get("low"), violation.get("high")
     if violation.get("code") == "contract.shape":
         sizes = [int(v) for v in (violation.get("value"), low, high) if isinstance(v, int | float)]

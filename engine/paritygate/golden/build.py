@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from paritygate.golden.columns import first_null
 from paritygate.golden.content import KEY, content_digest
 from paritygate.golden.dtypes import KEY as DTYPE
 from paritygate.golden.dtypes import dtype_of, tensor_field
+from paritygate.golden.meaning import AXES, CHANNELS, UNITS
 from paritygate.golden.plain import plain
 from paritygate.golden.write import PackWriter, folder_error, tensor_array
 
@@ -36,12 +37,14 @@ class Take:
         columns: what it is made of; several are one behind the other on a new last axis.
         dtype: cast to it; None: as it is.
         is_stacked: whether there is that axis, also of one column.
+        meaning: field metadata on axes, channels and units; what isn't in it is the source's own.
     """
 
     name: str
     columns: tuple[str, ...]
     dtype: str | None = None
     is_stacked: bool = False
+    meaning: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_tensor(self) -> bool:
@@ -139,9 +142,7 @@ def _taken(piece: Piece, take: Take) -> tuple[pa.Field[Any], Any]:
             array = array.dictionary_decode()
         if take.is_tensor and array.null_count:
             raise _wrong(piece, column, first_null(array), "has no value")
-        declared = (piece.rows.schema.field(column).metadata or {}).get(DTYPE.encode())
-        metadata = {DTYPE: declared.decode()} if declared is not None else None
-        return pa.field(take.name, array.type, metadata=metadata), array
+        return pa.field(take.name, array.type, metadata=_said(piece, take) or None), array
     arrays = [_numbers(piece, column, take.dtype) for column in take.columns]
     if len({array.dtype for array in arrays}) > 1:
         told = ", ".join(f"{c} {a.dtype}" for c, a in zip(take.columns, arrays, strict=True))
@@ -152,7 +153,18 @@ def _taken(piece: Piece, take: Take) -> tuple[pa.Field[Any], Any]:
         )
     values = np.stack(arrays, axis=1) if take.is_stacked else arrays[0]
     made = tensor_array(values)
-    return tensor_field(take.name, made.type, values.dtype), made
+    named = tensor_field(take.name, made.type, values.dtype)
+    said: dict[Any, Any] = {**take.meaning}
+    said |= {key.decode(): value.decode() for key, value in (named.metadata or {}).items()}
+    return (named.with_metadata(said) if said else named), made
+
+
+def _said(piece: Piece, take: Take) -> dict[str, str]:
+    """Metadata of a column that is taken as it is."""
+    found = piece.rows.schema.field(take.columns[0]).metadata or {}
+    kept = (DTYPE, AXES, CHANNELS, UNITS)
+    said = {key: found[key.encode()].decode() for key in kept if key.encode() in found}
+    return {**said, **take.meaning} if take.is_tensor else said
 
 
 def _column(piece: Piece, column: str) -> Any:

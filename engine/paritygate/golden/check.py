@@ -40,6 +40,7 @@ class PackUse:
         inputs: input -> its column, besides `in.NAME`.
         outputs_from: "all": where no column is `out.NAME`, every other column is an output.
         outputs_prefix: what stands for `out.`, as in a failure shard.
+        slice_if_there: a column of texts that is a slice too, where every file has it.
     """
 
     id_column: str = "sample_id"
@@ -48,6 +49,7 @@ class PackUse:
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs_from: Literal["prefix", "all"] = "prefix"
     outputs_prefix: str = "out."
+    slice_if_there: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def open_for_check(patterns: Sequence[str | Path], folder: Path, use: PackUse) -
         outputs_from=use.outputs_from,
         outputs_prefix=use.outputs_prefix,
         varying=names | set(use.inputs),
+        slice_if_there=use.slice_if_there,
     )
 
 

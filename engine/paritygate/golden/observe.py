@@ -26,8 +26,8 @@ class Observed:
     Attributes:
         dtype: of its elements.
         dims: smallest and largest size of each dim of a sample.
-        ranges: smallest and largest finite number: of each channel where a sample is a short
-            vector, else of all elements; empty where there are none, or no numbers.
+        ranges: smallest and largest finite number: of each channel where samples have few, else of
+            all elements; empty where there are none, or no numbers.
         nonfinite: samples with a NaN or an infinity.
     """
 
@@ -37,21 +37,28 @@ class Observed:
     nonfinite: int
 
 
-def observe(pack: GoldenPack, column: str, spec: ColumnSpec) -> Observed:
+def observe(
+    pack: GoldenPack, column: str, spec: ColumnSpec, channel_axis: int | None = None
+) -> Observed:
     """Read one tensor of all samples.
 
     Args:
         pack: scanned.
         column: `in.NAME` or `out.NAME`.
         spec: of that column.
+        channel_axis: of one sample; None: a short vector's own, else none.
 
     Raises:
         GoldenError: a value that can't be read.
     """
     dims = [(dim, dim) if dim is not None else (-1, -1) for dim in spec.shape]
-    is_vector = len(spec.shape) == 1 and 0 < (spec.shape[0] or 0) <= _MOST_CHANNELS
+    if channel_axis is None and len(spec.shape) == 1:
+        channel_axis = 0
+    channels = (spec.shape[channel_axis] or 0) if channel_axis is not None else 0
+    if not 0 < channels <= _MOST_CHANNELS:
+        channel_axis, channels = None, 1
     has_range = is_float(spec.dtype) or spec.dtype in INTEGERS
-    found: list[tuple[Number, Number] | None] = [None] * ((spec.shape[0] or 1) if is_vector else 1)
+    found: list[tuple[Number, Number] | None] = [None] * channels
     nonfinite = 0
     for start, stop in pack.batch_spans(_STEP):
         tensor = pack.tensor(column, start, stop)
@@ -64,6 +71,9 @@ def observe(pack: GoldenPack, column: str, spec: ColumnSpec) -> Observed:
                 good = np.isfinite(values) if is_float(spec.dtype) else np.ones(values.shape, bool)
                 bad = ~good.reshape(len(values), -1).all(axis=1) if array is tensor else ~good.all()
                 nonfinite += int(np.sum(bad))
+                if channel_axis is not None:
+                    at = channel_axis - len(spec.shape)
+                    values, good = (np.moveaxis(some, at, -1) for some in (values, good))
                 found = _extended(found, values, good)
         pack.done_until(stop)
     ranges = tuple(pair for pair in found if pair is not None)

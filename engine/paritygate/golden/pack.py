@@ -24,7 +24,15 @@ from paritygate.golden.files import PackFile, find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
 from paritygate.golden.plain import plain
-from paritygate.golden.schema import Kind, PackColumns, Selection, check_same, resolve, used_columns
+from paritygate.golden.schema import (
+    Kind,
+    PackColumns,
+    Selection,
+    check_same,
+    has_texts,
+    resolve,
+    used_columns,
+)
 from paritygate.golden.source import Source, reading
 from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
 from paritygate.golden.varying import (
@@ -60,6 +68,7 @@ def open_pack(
     not_outputs: Sequence[str] = (),
     outputs_prefix: str = "out.",
     varying: Collection[str] = (),
+    slice_if_there: str | None = None,
 ) -> GoldenPack:
     """Map the files of a pack and check their columns; no tensor is read yet.
 
@@ -79,14 +88,18 @@ def open_pack(
         not_outputs: columns, there or not, that are no outputs though "all" are.
         outputs_prefix: what stands for `out.` in the names of output columns.
         varying: inputs whose samples may differ in shape; recorded outputs always may.
+        slice_if_there: a column of texts that is a slice too, where every file has it.
 
     Raises:
         GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
     """
+    sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
+    if slice_if_there is not None and all(has_texts(source, slice_if_there) for source in sources):
+        slices = [*slices, slice_if_there]
     wanted = Selection(
         id_column,
         label_column,
-        tuple(slices),
+        tuple(dict.fromkeys(slices)),
         dict(inputs or {}),
         dict(outputs or {}),
         outputs_from,
@@ -95,7 +108,6 @@ def open_pack(
         outputs_prefix,
         frozenset(varying),
     )
-    sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
     found = [resolve(source, wanted) for source in sources]
     lead = next((i for i, columns in enumerate(found) if not columns.is_empty), 0)
     for source, columns in zip(sources, found, strict=True):

@@ -44,13 +44,17 @@ class RecordedBy(_Part):
 
 
 class RecordedSamples(_Part):
-    """What became of the samples that were asked for."""
+    """What became of the samples that were asked for.
+
+    Those that the pack expects to be rejected, and were, count as nothing but `as_expected`.
+    """
 
     asked: Count
     recorded: Count
     rejected: Count
     raised: Count
     missing: Count
+    as_expected: Count = 0
 
 
 class RecordedFinding(_Part):

@@ -195,6 +195,11 @@ def id_kind_of(source: Source, column: str) -> Kind:
     return kind
 
 
+def has_texts(source: Source, column: str) -> bool:
+    """Whether a file has a column of this name that holds texts."""
+    return column in source.fields and _kind(source.fields[column].type) == "string"
+
+
 def _labels(source: Source, wanted: Selection) -> tuple[dict[str, Kind], str]:
     labels: dict[str, Kind] = {}
     named = [*([wanted.label_column] if wanted.label_column else []), *wanted.extra_labels]

@@ -26,7 +26,7 @@ def varying_array(
     data = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements)
     sizes = pa.array(np.array(shapes, np.int32).reshape(-1), pa.int32())
     shape = pa.FixedSizeListArray.from_arrays(sizes, dims)
-    absent = pa.array([tensor is None for tensor in tensors])
+    absent = pa.array([tensor is None for tensor in tensors], pa.bool_())
     return pa.StructArray.from_arrays([data, shape], names=["data", "shape"], mask=absent)
 
 

@@ -64,6 +64,7 @@ class RunFacts:
         notes: further things that were not judged.
         consistency: what the runners did by themselves.
         overlap: golden samples that are also in the calibration pack; None: the plan names none.
+        rejections: id and violation of the first samples that were not run.
         noise: how far the references differ from themselves.
         coverage: what the samples that were run exercise.
         ranges: input -> smallest and largest number of its dtype in its range, or in that of each
@@ -84,6 +85,7 @@ class RunFacts:
     coverage: CoverageTally = field(default_factory=CoverageTally)
     ranges: Mapping[str, Sequence[tuple[Number, Number]]] = field(default_factory=dict)
     probes: Probes = field(default_factory=Probes)
+    rejections: Sequence[tuple[SampleId, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,7 @@ def _judge_structure(stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
 
 _ORDER = (
     "sample.rejected",
+    "contract.not_rejected",
     "sample.missing",
     "runner.stopped",
     "runner.crashed",
@@ -224,9 +225,11 @@ def _judge_rules(facts: RunFacts, stage: StageFacts, tally: StageTally) -> Itera
         rule, subject = key
         return (_ORDER.index(rule) if rule in _ORDER else len(_ORDER), subject)
 
-    for rule, subject in sorted(tally.rules, key=place):
+    for (rule, subject), hits in sorted(tally.rules.items(), key=lambda item: place(item[0])):
         if rule == "decision.flip":
             flips = tally.decisions[subject].flips
             if flips <= stage.stage.flips.get(subject, 0):
                 continue
+        if rule == "sample.rejected" and hits.samples <= facts.plan.table.max_rejected:
+            continue
         yield sentences.for_rule(facts, stage, tally, rule, subject)

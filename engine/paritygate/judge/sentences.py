@@ -17,9 +17,12 @@ from paritygate.tally.pairs import Code
 from paritygate.tally.stage import Hits, StageTally
 
 _SHOWN_LAYOUTS = 3
+_SHOWN_REJECTIONS = 3
 
 NEXT: Mapping[str, str] = {
-    "sample.rejected": "inputs break the plan's contract ([inputs]); mend the data or the range",
+    "sample.rejected": "inputs break the plan's contract ([inputs], [dims]); mend the data or "
+    "the bounds, or allow some (max_rejected)",
+    "contract.not_rejected": "tighten the contract ([inputs], [dims]), or mend the pack",
     "sample.missing": "record these samples, or take them out of the golden pack",
     "runner.error": "run the samples named alone; the text is the runtime's own",
     "runner.disagreement": "one side refuses what the other takes; look at shapes and operators",
@@ -90,7 +93,7 @@ def _alone(facts: RunFacts, stage: StageFacts, tally: StageTally) -> tuple[Answe
     return side(stage.ref.name, "candidate"), side(stage.cand.name, "reference")
 
 
-_OF_A_SIDE = ("sample.missing", "sample.rejected")
+_OF_A_SIDE = ("sample.missing", "sample.rejected", "contract.not_rejected")
 # What a runner did, for rules about a side that gave no answer.
 _DID = {
     "runner.error": "raised for",
@@ -106,6 +109,13 @@ def _output_of(rule: str, subject: str) -> str | None:
     if rule.startswith("decision.") or rule in _OF_A_SIDE or rule in _DID:
         return None
     return subject.partition(":")[2] if rule == "output.missing" else subject
+
+
+def told_rejections(facts: RunFacts) -> str:
+    """How many may be rejected, and the first ones that were, in words."""
+    allowed = f"{facts.plan.table.max_rejected} allowed (max_rejected)"
+    first = [f"id {i}: {told}" for i, told in facts.rejections[:_SHOWN_REJECTIONS]]
+    return "; ".join([allowed, *first])
 
 
 def same_runner(stage: StageFacts) -> Reason:
@@ -140,8 +150,13 @@ def _message(
     if rule in _DID:
         return _unanswered(stage, tally, rule, subject, total)
     if rule == "sample.rejected":
-        why = "an input is out of range, NaN or infinite, or of a shape that [dims] rules out"
-        return f"{total} were rejected: {why}"
+        return f"{total} were rejected, {told_rejections(facts)}"
+    if rule == "contract.not_rejected":
+        marked = tally.as_expected + tally.not_rejected
+        return (
+            f"{hits.samples} of {marked} samples that the pack expects to be rejected satisfy the "
+            "plan's contract; they were not run"
+        )
     if rule == "output.missing":
         of_side, _, output = subject.partition(":")
         return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"

@@ -10,6 +10,7 @@ from paritygate.judge.coverage import list_not_demanded
 from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.noise import list_noise
 from paritygate.judge.probes import list_probes
+from paritygate.judge.sentences import told_rejections
 
 
 def list_not_judged(facts: RunFacts) -> tuple[str, ...]:
@@ -24,6 +25,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
             yield f"stage {planned.name}: not run"
     for stage in facts.stages:
         yield from _stage(facts, stage)
+    yield from _rejected(facts)
     yield from _inputs(facts)
     yield from facts.notes
     yield from _placement(facts)
@@ -98,14 +100,18 @@ def _placement(facts: RunFacts) -> Iterator[str]:
             yield f"placement: {name}: which operators ran was not observed; {unseen[0]}"
 
 
+def _rejected(facts: RunFacts) -> Iterator[str]:
+    """Samples that the plan allows to be rejected."""
+    counts = [stage.tally.rejected for stage in facts.stages if stage.tally is not None]
+    if 0 < max(counts, default=0) <= facts.plan.table.max_rejected:
+        noun = "sample was" if max(counts) == 1 else "samples were"
+        yield f"inputs: {max(counts)} {noun} rejected and not run, {told_rejections(facts)}"
+
+
 def _inputs(facts: RunFacts) -> Iterator[str]:
     tables = facts.plan.table.inputs
     if not tables:
         yield "inputs: the plan has no contract, so ranges and missing values were not checked"
     for name, table in tables.items():
-        declared = [k for k in ("axes", "channels", "units") if getattr(table, k) is not None]
-        if declared:
-            verb = "is" if len(declared) == 1 else "are"
-            yield f"inputs: {', '.join(declared)} of {name} {verb} declared but not checked"
         if table.range is None:
             yield f"inputs: {name} has no range"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
-
-import pyarrow as pa
+from typing import Any
 
 from paritygate.comparison.keep import KeepBest, KeptRow
 from paritygate.comparison.rows import KeepHint
-from paritygate.core.dtypes import element_bytes
 from paritygate.core.tensors import ColumnSpec
-from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.span import BlockResult, Prepared, Rejected
+from paritygate.pipeline.extras import extra_columns, extra_values, id_type, input_bytes
+from paritygate.pipeline.impute import Imputed
+from paritygate.pipeline.reject import Rejected
+from paritygate.pipeline.rejections import Rejections
+from paritygate.pipeline.span import BlockResult, Prepared
 from paritygate.pipeline.window import WindowOrder
-from paritygate.runfolder import IdsWriter, RejectedWriter, RunFolder, write_shard
+from paritygate.runfolder import IdsWriter, RunFolder, write_shard
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Collector:
 
     def __init__(self, prepared: Prepared, folder: RunFolder | None) -> None:
         self.seconds = Seconds()
+        self.imputed: dict[str, Imputed] = {}
         self._prepared = prepared
         self._folder = folder
         self._limit = _row_limit(prepared)
@@ -39,7 +41,7 @@ class Collector:
         self._worst = {name: KeepBest(self._limit) for name in names}
         self._flips = {name: KeepBest(self._limit) for name in names}
         self._ids: dict[str, IdsWriter] = {}
-        self._rejected: RejectedWriter | None = None
+        self._rejections = Rejections(prepared, folder)
         self._order = WindowOrder()
 
     def hints(self) -> dict[str, KeepHint]:
@@ -59,7 +61,10 @@ class Collector:
         self.seconds.compare += result.compare_s
         for name, seconds in result.run_s.items():
             self.seconds.run[name] = self.seconds.run.get(name, 0.0) + seconds
-        self._order.hold_rejected(result.rejected)
+        for name, imputed in result.imputed.items():
+            self.imputed[name] = self.imputed.get(name, Imputed()).merge(imputed)
+        only = self._prepared.only
+        self._order.hold_rejected([r for r in result.rejected if only is None or r.ordinal in only])
         for name, stage in result.stages.items():
             for kept, found in ((self._worst, stage.worst), (self._flips, stage.flips)):
                 kept[name].offer(found.primary, found.secondary, found.ordinals, stage.rows)
@@ -70,10 +75,9 @@ class Collector:
 
     def _write_window(self) -> None:
         rejected, failed = self._order.take_rejected(), self._order.take()
+        self._rejections.take(rejected)
         if self._folder is None:
             return
-        if rejected:
-            self._reject(rejected, self._folder)
         for name, rows in failed.items():
             self._writer(name, self._folder).write(rows)
 
@@ -88,25 +92,31 @@ class Collector:
         """
         written: dict[str, dict[str, object]] = {}
         self._write_window()
-        if self._rejected is not None:
-            self._rejected.close()
         for name, writer in self._ids.items():
             writer.close()
             written[name] = self._write_stage(name, writer.rows)
         return written
 
-    def _reject(self, rejected: Sequence[Rejected], folder: RunFolder) -> None:
-        if self._rejected is None:
-            path = folder.partial / "rejected-00000.arrow"
-            self._rejected = RejectedWriter(path, _id_type(self._prepared))
-        self._rejected.write(
-            [{"sample_id": r.sample_id, "row": r.ordinal, **asdict(r.violation)} for r in rejected]
-        )
+    def first_rejected(self) -> Sequence[Rejected]:
+        """The first few samples that were rejected, in pack order.
+
+        Raises:
+            FolderError: a file can't be written.
+        """
+        self._write_window()
+        return self._rejections.first
+
+    def write_rejected(self) -> dict[str, Any]:
+        """Finish the files of rejected samples; what the summary says of them, if there are any.
+
+        Raises:
+            FolderError: a file can't be written.
+        """
+        return self._rejections.finish()
 
     def abort(self) -> None:
         """Drop unfinished files."""
-        if self._rejected is not None:
-            self._rejected.abort()
+        self._rejections.abort()
         for writer in self._ids.values():
             writer.abort()
 
@@ -114,7 +124,7 @@ class Collector:
         if stage not in self._ids:
             self._ids[stage] = IdsWriter(
                 folder.failures / f"{stage}-ids.arrow",
-                _id_type(self._prepared),
+                id_type(self._prepared),
                 self._decisions(stage),
             )
         return self._ids[stage]
@@ -141,10 +151,10 @@ class Collector:
                 path,
                 kept,
                 self._decisions(name),
-                _id_type(self._prepared),
-                _extra_columns(self._prepared),
+                id_type(self._prepared),
+                extra_columns(self._prepared),
                 lambda at: {n: pack.input(n, at, at + 1)[0, ...] for n in pack.inputs},
-                lambda at: _extra(self._prepared, at),
+                lambda at: extra_values(self._prepared, at),
                 {"paritygate.stage": name, "paritygate.plan": self._prepared.plan.digest()},
             )
             facts["shards"] = [f"failures/{path.name}"]
@@ -168,46 +178,10 @@ def _within_bytes(prepared: Prepared, rows: Sequence[KeptRow]) -> list[KeptRow]:
     table = prepared.plan.table
     kept, total = [], 0
     for row in rows[: table.max_failures]:
-        total += _input_bytes(prepared.pack, row.ordinal) + sum(
+        total += input_bytes(prepared.pack, row.ordinal) + sum(
             t.nbytes for t in row.tensors.values()
         )
         if total > table.max_failure_bytes:
             break
         kept.append(row)
     return kept
-
-
-def _input_bytes(pack: GoldenPack, at: int) -> int:
-    """Bytes of all inputs of one sample."""
-    total = 0
-    for name, spec in pack.inputs.items():
-        if spec.is_fixed:
-            total += spec.sample_bytes
-        else:
-            elements = int(pack.input_shapes(name, at, at + 1).prod())
-            total += elements * element_bytes(spec.dtype)
-    return total
-
-
-def _id_type(prepared: Prepared) -> pa.DataType:
-    return pa.int64() if prepared.pack.id_kind == "int64" else pa.string()
-
-
-def _extra_columns(prepared: Prepared) -> dict[str, pa.DataType]:
-    columns: dict[str, pa.DataType] = {}
-    for name in prepared.label_columns:
-        kind = prepared.pack.labels_of[name]
-        columns[name] = pa.int64() if kind == "int64" else pa.string()
-    columns.update((name, pa.string()) for name in prepared.plan.slices)
-    return columns
-
-
-def _extra(prepared: Prepared, at: int) -> Mapping[str, object]:
-    pack = prepared.pack
-    values: dict[str, object] = {}
-    for name in prepared.label_columns:
-        values[name] = pack.labels(at, at + 1, name).tolist()[0]
-    for name in prepared.plan.slices:
-        coded = pack.slice_values(name, at, at + 1)
-        values[name] = coded.values[int(coded.codes[0])]
-    return values

@@ -23,6 +23,7 @@ from paritygate.pipeline.consistency import check_consistency
 from paritygate.pipeline.coverage import range_ends
 from paritygate.pipeline.coverage_summary import describe_coverage
 from paritygate.pipeline.drive import Sink, drive
+from paritygate.pipeline.impute import describe_imputed, note_imputed
 from paritygate.pipeline.keeper import Keeper
 from paritygate.pipeline.noise import measure_noise
 from paritygate.pipeline.noise_summary import add_noise, describe_noise
@@ -155,7 +156,14 @@ def run_prepared(
         probes_s = time.perf_counter() - checking
         digests = around.file_digests()
         overlap = overlapping.result() if overlapping is not None else None
-        facts = replace(_facts(ready, tally, consistency, overlap, noise), probes=probes)
+        facts = _facts(ready, tally, consistency, overlap, noise)
+        first = collector.first_rejected()
+        facts = replace(
+            facts,
+            probes=probes,
+            rejections=[(r.sample_id, str(r.violation)) for r in first],
+            notes=[*facts.notes, *note_imputed(prepared.imputations, collector.imputed)],
+        )
         outputs = keeper.finish(around, facts) if keeper is not None else None
     except BaseException:
         if keeper is not None:
@@ -163,6 +171,7 @@ def run_prepared(
         raise
     judgement = judge(facts)
     shards = collector.write() if folder is not None else {}
+    rejected = collector.write_rejected()
     timing = {
         "read_s": collector.seconds.read,
         "reference_s": _seconds(ready, collector, "reference"),
@@ -190,6 +199,10 @@ def run_prepared(
     summary["consistency"] = describe_consistency(ready, consistency)
     if prepared.only is None:
         summary["coverage"] = describe_coverage(facts)
+    if prepared.imputations:
+        summary["imputed"] = describe_imputed(prepared.imputations, collector.imputed)
+    if rejected:
+        summary["rejected"] = {**rejected, "allowed": prepared.plan.table.max_rejected}
     if outputs is not None:
         summary["outputs"] = outputs
     if noise.is_asked:

@@ -55,7 +55,7 @@ class Keeper:
             FolderError: a recording can't be written.
         """
         for recorder in self._recorders.values():
-            recorder.take(result.block, len(result.rejected))
+            recorder.take(result.block, result.rejected)
 
     def finish(self, around: Surroundings, facts: RunFacts) -> dict[str, Any]:
         """Complete the recordings.

@@ -127,7 +127,14 @@ class Lane:
             covered = self._cover(read)
             compare_s = time.perf_counter() - started
         return BlockResult(
-            read.block, stages, read.rejected, read.read_s, seconds, compare_s, covered
+            read.block,
+            stages,
+            read.rejected,
+            read.read_s,
+            seconds,
+            compare_s,
+            covered,
+            read.imputed,
         )
 
     def _cover(self, read: BlockInput) -> CoverageTally:
@@ -220,7 +227,9 @@ def _narrow(
         ids=samples.ids[at],
         labels={name: values[at] for name, values in samples.labels.items()},
         slices={name: (values, codes[at]) for name, (values, codes) in samples.slices.items()},
-        rejected=Hits(0, ()),
+        rejected=Hits(),
+        as_expected=0,
+        not_rejected=Hits(),
     )
     return chosen, {
         name: replace(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.pipeline.graph_contract import note_unanswered
+from paritygate.pipeline.meaning import note_meanings
 from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.same_graph import note_same_graphs
 from paritygate.pipeline.target import note_targets
@@ -29,6 +30,7 @@ def note_unused(ready: Preparation) -> Iterator[str]:
         yield f"inputs: no runner takes {', '.join(unused)} of the pack"
     yield from _without_contract(ready)
     yield from _without_replay(prepared.plan)
+    yield from note_meanings(prepared.plan, pack.inputs, pack.outputs)
     yield from _own_columns(ready)
     yield from _idle_budgets(ready)
     facts = {name: runner.facts for name, runner in prepared.runners.items()}

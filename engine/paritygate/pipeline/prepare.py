@@ -21,8 +21,10 @@ from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.calibration import open_calibration
-from paritygate.pipeline.contract import input_contracts
+from paritygate.pipeline.contract import check_outputs, input_contracts
 from paritygate.pipeline.coverage import watched_inputs
+from paritygate.pipeline.expect import EXPECT, expect_column
+from paritygate.pipeline.impute import imputations
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
@@ -129,6 +131,8 @@ def prepare_plan(
         if calibration is not None:
             stack.callback(calibration.close)
         contracts = input_contracts(plan, pack.inputs)
+        check_outputs(plan, pack.outputs)
+        imputing = imputations(plan, pack.inputs)
         runners, failures = _load(plan, pack, selected, stack, callables or {})
         running = [s for s in selected if not {s.reference, s.candidate} & set(failures)]
         needed = {n for s in running for n in (s.reference, s.candidate)}
@@ -153,6 +157,8 @@ def prepare_plan(
             contracts=contracts,
             shapes=ShapeContract.of(plan),
             watched=watched_inputs(plan, pack.inputs),
+            expect=expect_column(plan, pack),
+            imputations=imputing,
             label_columns=_label_columns(plan),
             only=rows,
         )
@@ -184,6 +190,7 @@ def open_golden(plan: Plan) -> GoldenPack:
     Raises:
         GoldenError: the pack can't be used.
     """
+    is_every_column = plan.table.outputs_from == "all"
     wanted = {name: t.column for name, t in plan.table.inputs.items() if t.column is not None}
     pack = open_pack(
         plan.golden,
@@ -191,7 +198,8 @@ def open_golden(plan: Plan) -> GoldenPack:
         id_column=plan.table.id,
         label_column=_label_column(plan),
         extra_labels=_named_labels(plan),
-        slices=plan.slices,
+        slices=list(plan.slices) + ([plan.table.expect] if plan.table.expect else []),
+        slice_if_there=None if plan.table.expect or is_every_column else EXPECT,
         inputs=wanted,
         outputs_from=plan.table.outputs_from,
         varying=[name for name, table in plan.table.inputs.items() if has_names(table.shape)],

@@ -110,7 +110,7 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
         recorder.keep(samples, sides[name])
 
     def take(result: BlockResult) -> dict[str, KeepHint]:
-        recorder.take(result.block, len(result.rejected))
+        recorder.take(result.block, result.rejected)
         return {}
 
     def observe(event: Event) -> None:
@@ -145,7 +145,8 @@ def _conclude(
 ) -> RecordResult:
     prepared = ready.prepared
     plan, pack = prepared.plan, prepared.pack
-    reasons = [*_of_samples(runner.name, kept), *_of_findings(runner.name, findings)]
+    allowed = plan.table.max_rejected
+    reasons = [*_of_samples(runner.name, kept, allowed), *_of_findings(runner.name, findings)]
     verdict: Verdict | None = Verdict.HOLD if reasons else None
     if not reasons and kept.samples.asked < pack.samples:
         verdict = Verdict.INCOMPLETE
@@ -167,16 +168,21 @@ def _conclude(
     return RecordResult(verdict, tuple(reasons), kept.path, summary)
 
 
-def _of_samples(runner: str, kept: Kept) -> Iterator[Reason]:
+def _of_samples(runner: str, kept: Kept, allowed: int) -> Iterator[Reason]:
     """Samples that the recording lacks."""
     samples = kept.samples
+    rejected = samples.rejected if samples.rejected > allowed else 0
     told = (
-        ("sample.rejected", samples.rejected, "break the contract of an input and were not run"),
+        ("sample.rejected", rejected, "break the contract of an input and were not run"),
         ("sample.missing", samples.missing, "are not in the recording that was recorded from"),
     )
     for code, count, what in told:
         if count:
             yield Reason(code, f"{count} of {samples.asked} samples {what}", count=count)
+    if kept.not_rejected.samples:
+        count, first = kept.not_rejected.samples, kept.not_rejected.first
+        text = f"{count} samples that the pack expects to be rejected satisfy the contract"
+        yield Reason("contract.not_rejected", text, count=count, ids=tuple(i for _, i in first))
     if kept.error is not None:
         yield Reason(
             "runner.error",

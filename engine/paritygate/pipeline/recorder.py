@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from paritygate.golden.recording import (
 )
 from paritygate.golden.write import folder_error
 from paritygate.golden.write_recording import RecordingWriter, partial_beside, recorded_batch
+from paritygate.pipeline.reject import Rejected, hits_of
 from paritygate.pipeline.span import Prepared, place_of
 from paritygate.runners.base import Finding, Runner
 from paritygate.runners.environment import package_versions
-from paritygate.tally.stage import FirstError
+from paritygate.tally.stage import FirstError, Hits
 
 _WRITTEN_ROWS = 8_192
 
@@ -57,6 +58,7 @@ class Kept:
         outputs: name -> dtype and dims.
         sha256: of the file; "" where there is none.
         bytes: of the file.
+        not_rejected: samples that the pack expects to be rejected, but that break no contract.
     """
 
     path: Path | None
@@ -65,6 +67,7 @@ class Kept:
     outputs: Mapping[str, str]
     sha256: str = ""
     bytes: int = 0
+    not_rejected: Hits = field(default_factory=Hits)
 
 
 class Recorder:
@@ -84,7 +87,8 @@ class Recorder:
         self._waiting: dict[int, _Answers] = {}
         self._window: list[_Answers] = []
         self._writer: RecordingWriter | None = None
-        self._rejected = self._raised = self._missing = 0
+        self._rejected = self._refused = self._raised = self._missing = 0
+        self._not_rejected = Hits()
         self._error: FirstError | None = None
 
     def keep(self, samples: SampleRows, side: Side) -> None:
@@ -101,7 +105,7 @@ class Recorder:
         with self._lock:
             self._waiting[samples.place] = answers
 
-    def take(self, block: Block, rejected: int) -> None:
+    def take(self, block: Block, rejected: Sequence[Rejected]) -> None:
         """Write a block; called in block order, after `keep`.
 
         Args:
@@ -111,7 +115,9 @@ class Recorder:
         Raises:
             FolderError: the recording can't be written.
         """
-        self._rejected += rejected
+        self._rejected += hits_of(rejected, "rejected").samples
+        self._refused += hits_of(rejected, "as_expected").samples
+        self._not_rejected = self._not_rejected.merge(hits_of(rejected, "not_rejected"))
         with self._lock:
             answers = self._waiting.pop(place_of(self._prepared, block))
         self._raised += answers.raised
@@ -147,19 +153,20 @@ class Recorder:
             asked=self._prepared.samples,
             recorded=recorded,
             rejected=self._rejected,
+            as_expected=self._refused,
             raised=self._raised,
             missing=self._missing,
         )
         outputs = {n: str(c) for n, c in (self._runner.observed or {}).items()}
         if self._writer is None:
-            return Kept(None, samples, self._error, outputs)
+            return Kept(None, samples, self._error, outputs, not_rejected=self._not_rejected)
         recording = self._describe(samples, golden_digest, environment, findings, unchecked)
         self._writer.finish(encode_recording(recording))
         try:
             size, digest = self._path.stat().st_size, sha256_file(self._path, cache=False)
         except OSError as e:
             raise folder_error(self._path, e) from None
-        return Kept(self._path, samples, self._error, outputs, digest, size)
+        return Kept(self._path, samples, self._error, outputs, digest, size, self._not_rejected)
 
     def abort(self) -> None:
         """Drop what has been written."""

@@ -135,7 +135,10 @@ def _differences(ready: Preparation, stage: Stage) -> list[dict[str, str]]:
 
 
 def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, int]:
-    """Every sample of the pack is in exactly one of compared, rejected, missing and errors."""
+    """Every sample of the pack is in exactly one of compared, rejected, missing and errors.
+
+    Where the pack says which ones must be rejected, `as_expected` and `not_rejected` are two more.
+    """
     counts = {"extra": 0, "duplicate": 0}
     for name in (stage.reference, stage.candidate):
         runner = ready.prepared.runners.get(name)
@@ -143,13 +146,16 @@ def _samples(ready: Preparation, stage: Stage, tally: StageTally) -> dict[str, i
             kind = finding.code.removeprefix("sample.")
             if finding.code.startswith("sample.") and kind in counts:
                 counts[kind] += finding.count or 0
+    marked = {"as_expected": tally.as_expected, "not_rejected": tally.not_rejected}
+    not_run = tally.rejected + tally.as_expected + tally.not_rejected
     return {
         "expected": ready.prepared.samples,
         "compared": tally.compared,
         "rejected": tally.rejected,
+        **(marked if ready.prepared.expect is not None else {}),
         "missing": tally.absent,
         **counts,
-        "errors": tally.seen - tally.compared - tally.rejected - tally.absent,
+        "errors": tally.seen - tally.compared - not_run - tally.absent,
         "failed": tally.failed,
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from paritygate.core.plan import Plan
 from paritygate.core.shapes import has_names, sample_dims
-from paritygate.pipeline.contract import Violation
+from paritygate.core.violation import Violation
 
 
 @dataclass(frozen=True)

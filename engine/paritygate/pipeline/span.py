@@ -14,11 +14,14 @@ from paritygate.comparison.stage import StageComparer
 from paritygate.core.plan import Plan
 from paritygate.core.tensors import Array, Block
 from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.contract import InputContract, Violation
+from paritygate.pipeline.expect import hold_to_expected, must_reject
+from paritygate.pipeline.impute import Imputation, Imputed, impute_inputs
+from paritygate.pipeline.input_contract import InputContract
+from paritygate.pipeline.reject import Rejected, find_rejected, hits_of
 from paritygate.pipeline.shape_contract import ShapeContract, no_shape_contract
 from paritygate.runners.base import Runner
 from paritygate.tally.coverage import CoverageTally
-from paritygate.tally.stage import FIRST, Hits, Tally
+from paritygate.tally.stage import Tally
 
 Mask = npt.NDArray[np.bool_]
 Witness = Callable[[SampleRows, Mapping[str, Side], Mapping[str, StageResult]], None]
@@ -36,6 +39,8 @@ class Prepared:
         contracts: input contracts that are checked per sample.
         shapes: what the shapes of a sample's inputs must satisfy.
         watched: inputs whose values are looked at for coverage, with their channel axis.
+        expect: column that says which samples must be rejected; None: there is none.
+        imputations: what NaN of inputs are replaced by.
         label_columns: label columns that decisions ask for.
         only: rows that are judged; the others of their blocks run beside them, so that the batches
             are as ever. None: all.
@@ -52,6 +57,8 @@ class Prepared:
     contracts: Sequence[InputContract] = ()
     shapes: ShapeContract = field(default_factory=no_shape_contract)
     watched: Mapping[str, int | None] = field(default_factory=dict)
+    expect: str | None = None
+    imputations: Sequence[Imputation] = ()
     label_columns: Sequence[str] = ()
     only: frozenset[int] | None = None
     witness: Witness | None = None
@@ -63,20 +70,12 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Rejected:
-    """A sample that was not run, and why."""
-
-    ordinal: int
-    sample_id: int | str
-    violation: Violation
-
-
-@dataclass(frozen=True)
 class BlockInput:
     """A block that has been read: its samples, and the inputs of those that may run.
 
     Attributes:
         shapes: of one sample, of the inputs whose dims have a name.
+        imputed: what was replaced in those that may run, by input.
     """
 
     block: Block
@@ -85,6 +84,7 @@ class BlockInput:
     rejected: Sequence[Rejected]
     read_s: float
     shapes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    imputed: Mapping[str, Imputed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class BlockResult:
     run_s: Mapping[str, float]
     compare_s: float
     coverage: CoverageTally = field(default_factory=CoverageTally)
+    imputed: Mapping[str, Imputed] = field(default_factory=dict)
 
     def tally(self) -> Tally:
         """The block's statistics."""
@@ -122,21 +123,35 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     ids = pack.ids(block.start, block.stop) if is_gapless else pack.take_ids(ordinals)
     labels = {name: _labels(pack, block, name) for name in prepared.label_columns}
     slices = {name: _slices(pack, block, name) for name in prepared.plan.slices}
-    rejected = _reject(prepared, ordinals, ids)
+    inputs, missing = impute_inputs(prepared.imputations, pack, ordinals, inputs)
+    rejected = find_rejected(pack, prepared.contracts, prepared.shapes, ordinals, ids, inputs)
+    if prepared.expect is not None:
+        must = must_reject(pack, prepared.expect, block.start, block.stop, block.offsets)
+        rejected = hold_to_expected(rejected, must, ordinals, ids)
     if rejected:
         keep = ~np.isin(ordinals, [r.ordinal for r in rejected])
         inputs = {name: array[keep] for name, array in inputs.items()}
+        missing = {name: counts[keep] for name, counts in missing.items()}
         ids, ordinals = ids[keep], ordinals[keep]
         labels = {name: values[keep] for name, values in labels.items()}
         slices = {name: (values, codes[keep]) for name, (values, codes) in slices.items()}
     inputs = {name: _read_only(array) for name, array in inputs.items()}
     for array in inputs.values():
         _touch(array)
-    first = tuple((r.ordinal, r.sample_id) for r in rejected[:FIRST])
-    hits = Hits(len(rejected), first)
-    samples = SampleRows(place_of(prepared, block), ordinals, ids, labels, slices, hits)
+    samples = SampleRows(
+        place_of(prepared, block),
+        ordinals,
+        ids,
+        labels,
+        slices,
+        hits_of(rejected, "rejected"),
+        hits_of(rejected, "as_expected").samples,
+        hits_of(rejected, "not_rejected"),
+    )
     shapes = _shapes(prepared, block.start)
-    return BlockInput(block, samples, inputs, rejected, time.perf_counter() - started, shapes)
+    imputed = {name: Imputed.of(counts) for name, counts in missing.items()}
+    read_s = time.perf_counter() - started
+    return BlockInput(block, samples, inputs, rejected, read_s, shapes, imputed)
 
 
 def place_of(prepared: Prepared, block: Block) -> int:
@@ -162,26 +177,6 @@ def needed_inputs(prepared: Prepared) -> list[str]:
         taken = prepared.pack.inputs if runner.inputs is None else runner.inputs
         needed.update(dict.fromkeys(name for name in taken if name in prepared.pack.inputs))
     return list(needed)
-
-
-def _reject(prepared: Prepared, ordinals: npt.NDArray[np.int64], ids: Ids) -> list[Rejected]:
-    """Samples whose inputs break a contract, in pack order, each with its first violation."""
-    found: dict[int, Rejected] = {}
-    misshapen = _misshapen(prepared, int(ordinals[0]))
-    if misshapen is not None:  # the samples of a block have one shape
-        pairs = zip(ordinals.tolist(), ids.tolist(), strict=True)
-        return [Rejected(ordinal, sample_id, misshapen) for ordinal, sample_id in pairs]
-    for contract in prepared.contracts:
-        array = prepared.pack.take_input(contract.name, ordinals)
-        for i in np.flatnonzero(contract.violations(array)).tolist():
-            violation = contract.describe(array[i])
-            if violation is not None and i not in found:
-                found[i] = Rejected(int(ordinals[i]), ids[i : i + 1].tolist()[0], violation)
-    return [found[i] for i in sorted(found)]
-
-
-def _misshapen(prepared: Prepared, at: int) -> Violation | None:
-    return prepared.shapes.violation(_shapes(prepared, at))
 
 
 def _shapes(prepared: Prepared, at: int) -> dict[str, list[int]]:

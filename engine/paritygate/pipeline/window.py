@@ -8,7 +8,7 @@ import numpy as np
 
 from paritygate.comparison.rows import FailedRows
 from paritygate.core.tensors import Block
-from paritygate.pipeline.span import Rejected
+from paritygate.pipeline.reject import Rejected
 
 
 class WindowOrder:

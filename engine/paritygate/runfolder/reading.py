@@ -188,11 +188,12 @@ class FinishedRun:
         Raises:
             GoldenError: the file can't be read.
         """
-        path = self.folder / "rejected-00000.arrow"
-        if not path.is_file():
-            return None
-        rows = rows_of(self._scalars(path), sample_id)
-        return rows[0][1] if rows else None
+        for name in ("rejected-ids.arrow", "rejected-00000.arrow"):  # older runs have no ids file
+            path = self.folder / name
+            if path.is_file():
+                rows = rows_of(self._scalars(path), sample_id)
+                return rows[0][1] if rows else None
+        return None
 
     def tensors(self, sample: FailedSample) -> Tensors:
         """Inputs and both sides' outputs of a sample that was kept whole.

@@ -192,19 +192,26 @@ def _python(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-class _LateWriter:
+class LateWriter:
     """A file that is made when its first rows come."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(
+        self, path: Path, schema: pa.Schema, metadata: Mapping[str, str] | None = None
+    ) -> None:
         self.rows = 0
         self._path = path
         self._schema = schema
+        self._metadata = {"paritygate.shard_version": SHARD_VERSION, **(metadata or {})}
         self._writer: PackWriter | None = None
 
-    def _append(self, batch: pa.RecordBatch) -> None:
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Append rows.
+
+        Raises:
+            FolderError: the disk is full or the file can't be written.
+        """
         if self._writer is None:
-            meta = {"paritygate.shard_version": SHARD_VERSION}
-            self._writer = PackWriter(self._path, self._schema, meta, compression="zstd")
+            self._writer = PackWriter(self._path, self._schema, self._metadata, compression="zstd")
         self._writer.write(batch)
         self.rows += batch.num_rows
 
@@ -223,24 +230,7 @@ class _LateWriter:
             self._writer.abort()
 
 
-class RejectedWriter(_LateWriter):
-    """`rejected-00000.arrow`: every sample that was not run, and the violation that was found."""
-
-    def __init__(self, path: Path, id_type: pa.DataType) -> None:
-        columns = {"sample_id": id_type, "row": _INT, "code": _TEXT, "input": _TEXT, "index": _INT}
-        columns.update(dict.fromkeys(("value", "low", "high"), _FLOAT))
-        super().__init__(path, pa.schema(list(columns.items())))
-
-    def write(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Append rejected samples, as dicts of the file's columns.
-
-        Raises:
-            FolderError: the disk is full or the file can't be written.
-        """
-        self._append(pa.RecordBatch.from_pylist([dict(row) for row in rows], self._schema))
-
-
-class IdsWriter(_LateWriter):
+class IdsWriter(LateWriter):
     """`<stage>-ids.arrow`: id, rules and decisions of every failing sample, in pack order."""
 
     def __init__(self, path: Path, id_type: pa.DataType, decisions: Sequence[str]) -> None:
@@ -269,4 +259,4 @@ class IdsWriter(_LateWriter):
         for name in self._decisions:
             ref, cand = failed.decisions.get(name, ([None] * count, [None] * count))
             arrays += [pa.array(ref, _TEXT), pa.array(cand, _TEXT)]
-        self._append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))

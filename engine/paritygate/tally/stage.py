@@ -71,6 +71,8 @@ class StageTally:
         compared: samples for which both sides answered.
         failed: samples that at least one rule caught.
         rejected: samples whose input breaks the contract; never run.
+        as_expected: those of which the pack expects it, in no other count but `seen`.
+        not_rejected: those of which the pack expects it in vain; never run.
         absent: samples that at least one recorded side doesn't have.
         missing: side -> samples that this recorded side doesn't have.
         errors: side -> what its runner raised.
@@ -86,6 +88,8 @@ class StageTally:
     compared: int = 0
     failed: int = 0
     rejected: int = 0
+    as_expected: int = 0
+    not_rejected: int = 0
     absent: int = 0
     missing: Mapping[str, Hits] = field(default_factory=dict)
     errors: Mapping[str, FirstError] = field(default_factory=dict)
@@ -109,6 +113,8 @@ class StageTally:
             compared=self.compared + other.compared,
             failed=self.failed + other.failed,
             rejected=self.rejected + other.rejected,
+            as_expected=self.as_expected + other.as_expected,
+            not_rejected=self.not_rejected + other.not_rejected,
             absent=self.absent + other.absent,
             missing=merge_maps(self.missing, other.missing, Hits.merge),
             errors=merge_maps(self.errors, other.errors, FirstError.merge),
@@ -130,6 +136,8 @@ class StageTally:
             "compared": self.compared,
             "failed": self.failed,
             "rejected": self.rejected,
+            "as_expected": self.as_expected,
+            "not_rejected": self.not_rejected,
             "absent": self.absent,
             "missing": {s: _hits(h) for s, h in sorted(self.missing.items())},
             "errors": {s: [e.ordinal, e.text, e.samples] for s, e in sorted(self.errors.items())},
@@ -156,6 +164,8 @@ class StageTally:
             compared=data["compared"],
             failed=data["failed"],
             rejected=data["rejected"],
+            as_expected=data["as_expected"],
+            not_rejected=data["not_rejected"],
             absent=data["absent"],
             missing={s: _read_hits(h) for s, h in data["missing"].items()},
             errors={s: FirstError(*e) for s, e in data["errors"].items()},

@@ -10,6 +10,7 @@ import typer
 from paritygate_frontends.cli.ending import finish, output
 
 Spec = "NAME[:DTYPE]=COLUMN[,...]"
+Names = "NAME=A[,B,...]"
 
 
 def build(
@@ -43,6 +44,18 @@ def build(
     make_ids: Annotated[
         bool, typer.Option("--make-ids", help="Number the samples from 0 instead.")
     ] = False,
+    axes: Annotated[
+        list[str] | None,
+        typer.Option(metavar=Names, help="Names of the axes of one sample. Repeatable."),
+    ] = None,
+    channels: Annotated[
+        list[str] | None,
+        typer.Option(metavar=Names, help="Channels; default: of NAME=A,B the columns. Repeatable."),
+    ] = None,
+    units: Annotated[
+        list[str] | None,
+        typer.Option(metavar=Names, help="A unit a channel, or one for all. Repeatable."),
+    ] = None,
 ) -> None:
     """Write a pack, read it as a whole and say its content digest.
 
@@ -51,6 +64,7 @@ def build(
 
     def work() -> int:
         from paritygate import api
+        from paritygate.api.meanings import parse_named
 
         built = api.build_from(
             out,
@@ -61,6 +75,9 @@ def build(
             label=label,
             keep=keep or (),
             make_ids=make_ids,
+            axes=parse_named("axes", axes or ()),
+            channels=parse_named("channels", channels or ()),
+            units=parse_named("units", units or ()),
         )
         with output():
             typer.echo(f"{built.path}: {built.samples} samples, content digest {built.digest}")

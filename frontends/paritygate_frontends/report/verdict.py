@@ -121,6 +121,7 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
             failures = stage.get("failures")
             if failures:
                 yield from (indented(Text(line)) for line in _failures(failures))
+        yield from (indented(Text(line)) for line in _rejected(summary.get("rejected") or {}))
         for name, kept in (summary.get("outputs") or {}).items():
             if kept["path"] is not None:
                 count = counted(kept["samples"]["recorded"], "sample")
@@ -156,3 +157,13 @@ def _failures(failures: Mapping[str, Any]) -> Iterator[str]:
     if failures.get("ids"):
         failed = failures.get("failed", 0)
         yield f"{clean(failures['ids'])}: ids and rules of all {failed:,} of them"
+
+
+def _rejected(rejected: Mapping[str, Any]) -> Iterator[str]:
+    for shard in rejected.get("shards", []):
+        kept = counted(rejected.get("kept", 0), "rejected sample")
+        cut = ", the first of them" if rejected.get("truncated") else ""
+        yield f"{clean(shard)}: {kept} with inputs{cut}"
+    if rejected.get("ids"):
+        count = sum(rejected.get(key, 0) for key in ("count", "as_expected", "not_rejected"))
+        yield f"{clean(rejected['ids'])}: why each of all {count:,} was not run"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from bench.contract import Contract
 from bench.elements import Elements
 from bench.harness import NullRun
 from bench.isolation import ISOLATION
@@ -27,6 +28,8 @@ CASES: tuple[Case, ...] = (
         for dtype in ("float32", "float64", "int32")
         for width in (1, 10, 1000)
     ),
+    Contract(2),
+    Contract(1000),
     Join("ascending ints"),
     Join("shuffled ints"),
     Join("strings"),

@@ -17,7 +17,7 @@ import paritygate
 from paritygate.core.errors import PlanError
 from paritygate.core.tables import InputTable
 from paritygate.core.tensors import ColumnSpec
-from paritygate.pipeline.contract import _contract
+from paritygate.pipeline.contract import make_contract
 
 
 def plan_of(folder: Path, x: np.ndarray, **contract: Any) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_integers_are_compared_as_python_does(
     )
     values = [int(v) for v in data.draw(st.lists(ints, min_size=1, max_size=9))]
     table = InputTable.model_validate({"range": [low, high]})
-    contract = _contract("x", table, ColumnSpec("x", dtype, ()))
+    contract = make_contract("x", table, ColumnSpec("x", dtype, ()))
     found = contract.violations(np.array(values, dtype))
     assert found.tolist() == [not low <= v <= high for v in values]
 

@@ -15,7 +15,7 @@ from tests import naive_contract as naive
 from paritygate.core.tables import InputTable
 from paritygate.core.tensors import ColumnSpec
 from paritygate.pipeline import input_contract
-from paritygate.pipeline.contract import _contract
+from paritygate.pipeline.contract import make_contract
 from paritygate.pipeline.input_contract import InputContract
 
 FLOATS = ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"]
@@ -62,7 +62,7 @@ def contract_of(
         names = [f"a{i}" for i in range(len(shape))]
         names[axis] = "channel"
         table["axes"] = ["sample", *names]
-    return _contract("x", InputTable.model_validate(table), ColumnSpec("x", dtype, shape))
+    return make_contract("x", InputTable.model_validate(table), ColumnSpec("x", dtype, shape))
 
 
 @st.composite
@@ -154,7 +154,7 @@ def test_long_runs_of_a_channel(axis: int) -> None:
     ],
 )  # fmt: skip
 def test_in_words(table: dict[str, Any], dtype: str, value: list[Any], told: str) -> None:
-    contract = _contract("x", InputTable.model_validate(table), ColumnSpec("x", dtype, (2,)))
+    contract = make_contract("x", InputTable.model_validate(table), ColumnSpec("x", dtype, (2,)))
     array = np.array([value], dtype)
     ((_, first, count),) = contract.check(array).each()
     assert str(contract.describe(array[0], first, count)) == told

@@ -33,7 +33,7 @@ def input_contracts(plan: Plan, inputs: Mapping[str, ColumnSpec]) -> list[InputC
         found = _differences(path, table, column)
         problems += found
         if not found:
-            contracts.append(_contract(name, table, column))
+            contracts.append(make_contract(name, table, column))
     if problems:
         raise PlanError(problems, plan.source)
     return contracts
@@ -134,7 +134,8 @@ def _pairs(table: InputTable) -> list[Any]:
     return list(table.range or []) if _is_per_channel(table) else [table.range]
 
 
-def _contract(name: str, table: InputTable, column: ColumnSpec) -> InputContract:
+def make_contract(name: str, table: InputTable, column: ColumnSpec) -> InputContract:
+    """The contract of an input, where its table agrees with the pack's column."""
     pairs: list[tuple[Bound, Bound]] = []
     if table.range is not None:
         pairs = [(low, high) for low, high in _pairs(table)]

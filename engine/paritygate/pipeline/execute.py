@@ -28,6 +28,7 @@ from paritygate.pipeline.keeper import Keeper
 from paritygate.pipeline.noise import measure_noise
 from paritygate.pipeline.noise_summary import add_noise, describe_noise
 from paritygate.pipeline.notes import note_unused
+from paritygate.pipeline.open_dims import describe_dims
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
@@ -196,6 +197,7 @@ def run_prepared(
     )
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
+    summary["dims"] = describe_dims(ready)
     summary["consistency"] = describe_consistency(ready, consistency)
     if prepared.only is None:
         summary["coverage"] = describe_coverage(facts)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tests.conformance import (
     rows_admission,
     rows_consistency,
+    rows_contract,
     rows_decisions,
     rows_doors,
     rows_dtypes,
@@ -133,6 +134,11 @@ KINDS: dict[str, Kind] = {
         "The model is judged on golden inputs, and the product makes others of the same records: "
         "channels swapped, another scale, a cast on the way.",
     ),
+    "inputs": Kind(
+        "Inputs that aren't what they seem",
+        "Channels swapped, another unit, values out of range, gaps that are filled silently: both "
+        "sides are given the same and agree.",
+    ),
     "layout": Kind(
         "Layout and dtype",
         "Arrays with as many elements are flattened, broadcast or cast until they can be compared.",
@@ -164,6 +170,7 @@ ROWS: tuple[Case, ...] = (
     *rows_replay.ROWS,
     *rows_shapes.ROWS,
     *rows_packs.ROWS,
+    *rows_contract.ROWS,
     *rows_raw.ROWS,
     *rows_dtypes.ROWS,
     *rows_runtimes.ROWS,

@@ -7,6 +7,7 @@ from paritygate.api.explaining import explain, find_latest
 from paritygate.api.exporting import export_pack
 from paritygate.api.importing import import_pack
 from paritygate.api.inspecting import inspect_model
+from paritygate.api.making import make_boundary
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.proving import prove_sample, verify_proof
@@ -40,6 +41,7 @@ __all__ = [
     "import_pack",
     "inspect_model",
     "load_plan",
+    "make_boundary",
     "pack_digest",
     "plan_from_models",
     "plan_schema",

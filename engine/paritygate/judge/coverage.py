@@ -17,7 +17,7 @@ from paritygate.tally.records import EdgeSides
 
 CODE = "evidence.uncovered"
 SHOWN = 5
-_NEXT = "add golden samples that do"
+_NEXT = "add golden samples that do; `paritygate pack boundary PLAN -o PACK` makes some"
 
 
 @dataclass(frozen=True)

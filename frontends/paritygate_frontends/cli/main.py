@@ -8,6 +8,7 @@ import sys
 import threading
 
 LOADS_MODELS = ("run", "compare", "check", "inspect", "record", "replay", "demo")
+PACKS_WITH_MODELS = ("boundary",)
 INTERRUPTED = 130
 
 
@@ -28,8 +29,9 @@ def _start() -> int:
     """Run the command line; a verb that loads models does it in a child process."""
     _open_streams()
     args = sys.argv[1:]
-    verb = next((arg for arg in args if not arg.startswith("-")), "")
-    if verb in LOADS_MODELS and hasattr(os, "fork") and hasattr(os, "waitid"):
+    verb, after = [*(arg for arg in args if not arg.startswith("-")), "", ""][:2]
+    loads_models = verb in LOADS_MODELS or (verb == "pack" and after in PACKS_WITH_MODELS)
+    if loads_models and hasattr(os, "fork") and hasattr(os, "waitid"):
         from paritygate_frontends.cli.supervise import supervise
 
         return supervise(_run, args)

@@ -15,17 +15,22 @@ COLOURS = {"ok": "green", "fail": "bold red", "note": "dim"}
 
 def render_checks(lines: Sequence[tuple[str, str, str]]) -> Iterator[RenderableType]:
     """Lay out `(status, name, text)`, then say how many failed."""
+    yield from render_lines(lines)
+    failed = sum(status == "fail" for status, _, _ in lines)
+    if failed:
+        yield Text(f"{counted(failed, 'problem')} to mend", style="bold red")
+    else:
+        yield Text("nothing to mend", style="bold green")
+
+
+def render_lines(lines: Sequence[tuple[str, str, str]]) -> Iterator[RenderableType]:
+    """Lay out `(status, name, text)`."""
     table = Table.grid(padding=(0, 2, 0, 0))
     named = any(name for _, name, _ in lines)
     for status, name, text in lines:
         mark = Text(status, style=COLOURS.get(status, ""))
         table.add_row(mark, *([clean(name)] if named else []), Text(_on_one_line(text)))
     yield table
-    failed = sum(status == "fail" for status, _, _ in lines)
-    if failed:
-        yield Text(f"{counted(failed, 'problem')} to mend", style="bold red")
-    else:
-        yield Text("nothing to mend", style="bold green")
 
 
 def _on_one_line(text: str) -> str:

@@ -42,6 +42,7 @@ tallies = st.builds(
     st.dictionaries(
         st.tuples(st.sampled_from("ab"), st.integers(1, 3)), st.builds(Batches, counts, counts)
     ),
+    counts,
 )
 
 

@@ -7,7 +7,7 @@ from paritygate.api.explaining import explain, find_latest
 from paritygate.api.exporting import export_pack
 from paritygate.api.importing import import_pack
 from paritygate.api.inspecting import inspect_model
-from paritygate.api.making import make_boundary
+from paritygate.api.making import make_boundary, make_synthetic
 from paritygate.api.packs import PackReport, check_pack, pack_digest
 from paritygate.api.plans import load_plan, plan_from_models, toml_text
 from paritygate.api.proving import prove_sample, verify_proof
@@ -42,6 +42,7 @@ __all__ = [
     "inspect_model",
     "load_plan",
     "make_boundary",
+    "make_synthetic",
     "pack_digest",
     "plan_from_models",
     "plan_schema",

@@ -8,6 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from paritygate.api.meanings import Named, with_meanings
 from paritygate.core.dtypes import DTYPES, STRING
 from paritygate.core.errors import GoldenError, PlanError, Problem
@@ -15,10 +17,14 @@ from paritygate.core.problems import did_you_mean
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
 from paritygate.golden.csv_ids import CsvIds
+from paritygate.golden.evidence import MARK, SYNTHETIC, is_marked
 from paritygate.golden.files import find_files
+from paritygate.golden.formats import open_file
 from paritygate.golden.read_tables import is_csv, names_of, read_table, saved_dataset
+from paritygate.golden.schema import EVIDENCE
 
 Where = str | PathLike[str]
+WHOLE, SOME = "whole", "some"
 
 _SPEC = re.compile(r"(?P<name>[^:=]+)(?::(?P<dtype>\w+))?=(?P<columns>.+)")
 
@@ -32,6 +38,7 @@ def build_pack(
     axes: Named | None = None,
     channels: Named | None = None,
     units: Named | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> Built:
     """Write samples as a pack, a few MiB at a time.
 
@@ -44,6 +51,7 @@ def build_pack(
         axes: input, or `out.NAME`, -> names of the axes of one sample.
         channels: the same -> names along the axis "channel", else along the last one.
         units: the same -> a unit a channel, or one for all.
+        metadata: of the file, besides its digest.
 
     Raises:
         GoldenError: with number and column, a sample that can't be in a pack.
@@ -61,7 +69,7 @@ def build_pack(
         )
     takes = [Take(name, (name,)) for name in names]
     takes = with_meanings(takes, axes, channels, units)
-    return build(Path(path), _chain(first, pieces), takes, make_ids)
+    return build(Path(path), _chain(first, pieces), takes, make_ids, metadata)
 
 
 def build_from(
@@ -110,16 +118,59 @@ def build_from(
         *_others(have, label, keep),
     ]
     takes = with_meanings(takes, axes, channels, units)
+    marks = {str(file): marked for file in files if (marked := _marked(file))}
     columns = list(dict.fromkeys(column for take in takes for column in take.columns))
     dtypes = {c: take.dtype for take in takes for c in take.columns if take.dtype is not None}
     id_column = next((take.columns[0] for take in takes if take.name == ID), "")
+    texts = {id_column: STRING, EVIDENCE: STRING}
     ids = CsvIds(id_column)
     pieces = (
         ids.read(piece) if is_csv(file) else piece
         for file in files
-        for piece in read_table(file, columns, {**dtypes, id_column: STRING})
+        for piece in read_table(file, _columns_of(file, columns, marks), {**dtypes, **texts})
     )
-    return build(Path(path), pieces, takes, make_ids)
+    if not marks:
+        return build(Path(path), pieces, takes, make_ids)
+    is_all = all(marks.get(str(file)) == WHOLE for file in files)
+    takes = [*(take for take in takes if take.name != EVIDENCE), Take(EVIDENCE, (EVIDENCE,))]
+    told = (_with_evidence(piece, marks) for piece in pieces)
+    return build(Path(path), told, takes, make_ids, MARK if is_all else None)
+
+
+def _marked(file: Path) -> str:
+    """How a source says that samples of it are no acceptance evidence; "": it doesn't."""
+    is_table = not (file.is_dir() or file.suffix.lower() == ".npz" or is_csv(file))
+    if is_table:
+        source = open_file(file, "")
+        metadata = source.schema.metadata
+        source.close()
+        if is_marked(metadata):
+            return WHOLE
+    return SOME if EVIDENCE in names_of(file) else ""
+
+
+def _columns_of(file: Path, columns: Sequence[str], marks: Mapping[str, str]) -> list[str]:
+    is_marked_by_column = marks.get(str(file)) == SOME
+    return (
+        [*columns, EVIDENCE] if is_marked_by_column and EVIDENCE not in columns else list(columns)
+    )
+
+
+def _with_evidence(piece: Piece, marks: Mapping[str, str]) -> Piece:
+    """Rows with the column that marks them, whatever their source marks them by."""
+    rows, mark = piece.rows, marks.get(piece.source, "")
+    values: pa.Array[Any] = pa.nulls(rows.num_rows, pa.string())
+    if mark == WHOLE:
+        values = pa.array([SYNTHETIC] * rows.num_rows, pa.string())
+    elif EVIDENCE in rows.schema.names:
+        values = pa.array([str(v) for v in rows.column(EVIDENCE).to_pylist()], pa.string())
+    kept = [name for name in rows.schema.names if name != EVIDENCE]
+    fields = [rows.schema.field(name) for name in kept]
+    arrays = [rows.column(name) for name in kept]
+    schema = pa.schema([*fields, pa.field(EVIDENCE, pa.string())])
+    return Piece(
+        piece.source, piece.row, pa.RecordBatch.from_arrays([*arrays, values], schema=schema)
+    )
 
 
 def _chain(first: Piece, more: Iterator[Piece]) -> Iterator[Piece]:
@@ -163,7 +214,7 @@ def _tensors(source: Path, have: Sequence[str], specs: Sequence[str], prefix: st
     if named or prefix != "in.":
         return named
     if source.is_dir() or source.suffix.lower() == ".npz":
-        is_other = (ID, "label")
+        is_other = (ID, "label", EVIDENCE)
         return [
             Take(f"in.{name}", (name,))
             for name in have

@@ -11,11 +11,14 @@ from typing import Any
 from paritygate.api.building import build_pack
 from paritygate.core.errors import GoldenError
 from paritygate.golden.build import Built
+from paritygate.golden.evidence import KEY as EVIDENCE
+from paritygate.golden.evidence import SYNTHETIC
 from paritygate.golden.onnx_data import (
     Names,
     Tensors,
     as_samples,
     find_sets,
+    is_synthetic_set,
     model_names,
     read_set,
     read_tolerances,
@@ -72,12 +75,23 @@ def import_pack(
         tolerances = calls.tolerances()
     shapes = [{column: array.shape for column, array in call.items()} for _, call in calls]
     varying = varying_columns(shapes, whole)
-    samples = (sample for name, call in calls for sample in as_samples(call, name, whole))
+    synthetic = calls.synthetic
+    samples = (
+        sample | ({EVIDENCE: SYNTHETIC if name in synthetic else ""} if synthetic else {})
+        for name, call in calls
+        for sample in as_samples(call, name, whole)
+    )
     return Imported(build_pack(path, samples, varying=varying), tolerances)
 
 
 class _Calls:
-    """Calls of a model, each with a name; they can be gone through more than once."""
+    """Calls of a model, each with a name; they can be gone through more than once.
+
+    Attributes:
+        synthetic: names of those that say that they are no acceptance evidence.
+    """
+
+    synthetic: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[tuple[str, Tensors]]:
         raise NotImplementedError
@@ -87,6 +101,9 @@ class _OnnxCalls(_Calls):
     def __init__(self, folders: Sequence[Path], names: Names) -> None:
         self._sets = [(folder, found) for folder in folders for found in find_sets(folder)]
         self._folders, self._names = folders, names
+        self.synthetic = frozenset(
+            self._name(folder, one) for folder, one in self._sets if is_synthetic_set(one)
+        )
 
     def tolerances(self) -> dict[str, float]:
         """Those of `config.txt` in the folders or beside them."""
@@ -98,9 +115,11 @@ class _OnnxCalls(_Calls):
 
     def __iter__(self) -> Iterator[tuple[str, Tensors]]:
         for folder, found in self._sets:
-            is_alone = len(self._folders) == 1 or folder == found
-            name = found.name if is_alone else f"{folder.name}/{found.name}"
-            yield name, read_set(found, self._names)
+            yield self._name(folder, found), read_set(found, self._names)
+
+    def _name(self, folder: Path, found: Path) -> str:
+        is_alone = len(self._folders) == 1 or folder == found
+        return found.name if is_alone else f"{folder.name}/{found.name}"
 
 
 class _JsonCalls(_Calls):

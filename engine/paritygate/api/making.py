@@ -1,13 +1,20 @@
-"""Packs made of a plan: boundary samples."""
+"""Packs of made samples: at the boundaries of a plan, or of nothing but a model's graph."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paritygate.api.building import build_pack
 from paritygate.api.plans import PathLike, load_plan
+from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan
+from paritygate.core.problems import did_you_mean
+from paritygate.golden.build import Built
+from paritygate.golden.evidence import MARK
+from paritygate.golden.synth import Bounds, graph_inputs, open_dims, synthetic_samples
 from paritygate.pipeline.boundary import Boundary, BoundaryOptions
 from paritygate.pipeline.boundary import make_boundary as make
 
@@ -41,3 +48,59 @@ def make_boundary(
     """
     loaded = plan if isinstance(plan, Plan) else load_plan(plan)
     return make(loaded, Path(path), BoundaryOptions(budget, per_side, seed))
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A pack of synthetic samples: the file, and what was left out."""
+
+    built: Built
+    notes: tuple[str, ...]
+
+
+def make_synthetic(
+    model: PathLike, path: PathLike, *, dims: Bounds | None = None, seed: int = 0
+) -> Synthetic:
+    """Write zeros, ones, scaled and length-varied inputs of a model as a pack.
+
+    They are marked as no acceptance evidence, in the file's metadata and in a column: a run that
+    compares no other samples holds (`evidence.synthetic`).
+
+    Args:
+        model: an ONNX model, of which only the graph's inputs are looked at; the first axis of each
+            is that of the samples.
+        path: of the Arrow file; it appears when it is complete and has been read as a whole.
+        dims: smallest and largest size of each dim that the graph leaves open, by its name.
+        seed: of the scaled inputs.
+
+    Raises:
+        PlanError: a dim without bounds, or bounds of no dim.
+        GoldenError: the model can't be read, or has an input that no pack holds.
+        FolderError: the file can't be written.
+    """
+    inputs, notes = graph_inputs(Path(model))
+    bounds, named = dict(dims or {}), open_dims(inputs)
+    problems = [
+        Problem("dim", f"{name!r} is open in the graph; give its bounds: --dim {name}=1..512")
+        for name in named
+        if name not in bounds
+    ]
+    problems += [
+        Problem("dim", f"no open dim is named {name!r}{did_you_mean(name, named)}")
+        for name in bounds
+        if name not in named
+    ]
+    problems += [
+        Problem(
+            "dim", f"{name} is {low} to {high}; give whole numbers with 0 <= smallest <= largest"
+        )
+        for name, (low, high) in bounds.items()
+        if not 0 <= low <= high
+    ]
+    if problems:
+        raise PlanError(problems, "pack synth")
+    varying = [
+        f"in.{given.name}" for given in inputs if any(isinstance(d, str) for d in given.dims)
+    ]
+    samples = synthetic_samples(inputs, bounds, seed)
+    return Synthetic(build_pack(path, samples, varying=varying, metadata=MARK), tuple(notes))

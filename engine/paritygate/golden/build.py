@@ -70,7 +70,13 @@ class Built:
     digest: str
 
 
-def build(path: Path, pieces: Iterable[Piece], takes: Sequence[Take], make_ids: bool) -> Built:
+def build(
+    path: Path,
+    pieces: Iterable[Piece],
+    takes: Sequence[Take],
+    make_ids: bool,
+    metadata: Mapping[str, str] | None = None,
+) -> Built:
     """Write a pack, then read it as a whole; the file appears if nothing is wrong with it.
 
     Args:
@@ -78,6 +84,7 @@ def build(path: Path, pieces: Iterable[Piece], takes: Sequence[Take], make_ids: 
         pieces: rows, all with the same columns.
         takes: columns of the pack; with the ids, unless they are made.
         make_ids: number the samples from 0.
+        metadata: of the file, besides its digest.
 
     Raises:
         GoldenError: with source, row and column, what can't be in a pack; no rows at all.
@@ -86,7 +93,7 @@ def build(path: Path, pieces: Iterable[Piece], takes: Sequence[Take], make_ids: 
     building = path.with_name(path.name + _BUILDING)
     token = secrets.token_hex(32)
     try:
-        _write(building, pieces, takes, make_ids, token)
+        _write(building, pieces, takes, make_ids, {**(metadata or {}), KEY: token})
         samples = _check(building, path)
         digest = content_digest([building], building.parent, cache=False)
         _replace(building, token, digest)
@@ -99,7 +106,11 @@ def build(path: Path, pieces: Iterable[Piece], takes: Sequence[Take], make_ids: 
 
 
 def _write(
-    building: Path, pieces: Iterable[Piece], takes: Sequence[Take], make_ids: bool, token: str
+    building: Path,
+    pieces: Iterable[Piece],
+    takes: Sequence[Take],
+    make_ids: bool,
+    metadata: Mapping[str, str],
 ) -> None:
     writer: PackWriter | None = None
     samples = 0
@@ -107,7 +118,7 @@ def _write(
         for piece in pieces:
             batch = _batch(piece, takes, samples if make_ids else None)
             if writer is None:
-                writer = PackWriter(building, batch.schema, {KEY: token})
+                writer = PackWriter(building, batch.schema, metadata)
             elif batch.schema != writer.schema.remove_metadata():
                 raise _differs(piece, writer.schema, batch.schema)
             writer.write(batch)

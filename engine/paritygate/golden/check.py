@@ -11,6 +11,7 @@ from typing import Literal
 
 from paritygate.golden.content import recorded_digest
 from paritygate.golden.equal import DigestStore, EqualSamples, repeated, shared
+from paritygate.golden.evidence import synthetic_rows
 from paritygate.golden.files import find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdScan
@@ -69,6 +70,7 @@ class PackFacts:
         equal: samples whose inputs are those of an earlier one; None: the pack has no inputs.
         equal_ids: ids of the first of them, each with that of the earlier one.
         overlap: with the other pack, if one was named.
+        synthetic: samples that are marked as no acceptance evidence.
     """
 
     files: tuple[tuple[Path, int, int], ...]
@@ -83,6 +85,7 @@ class PackFacts:
     equal: EqualSamples | None
     equal_ids: tuple[tuple[int | str, int | str], ...]
     overlap: Overlap | None
+    synthetic: int = 0
 
 
 def open_for_check(patterns: Sequence[str | Path], folder: Path, use: PackUse) -> GoldenPack:
@@ -147,6 +150,7 @@ def check_pack(
             their_ids = IdsOf(against, folder, use.id_column)
             overlap = describe_overlap(shared(store, theirs), other, ids, their_ids)
         equal = repeated(store) if pack.inputs else None
+    synthetic = synthetic_rows(pack.files, use.id_column)
     return PackFacts(
         files=tuple((file.path, file.rows, file.bytes) for file in pack.files),
         samples=pack.samples,
@@ -160,6 +164,7 @@ def check_pack(
         equal=equal,
         equal_ids=_pairs(equal, ids),
         overlap=overlap,
+        synthetic=0 if synthetic is None else int(synthetic.sum()),
     )
 
 

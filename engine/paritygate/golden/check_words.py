@@ -13,7 +13,7 @@ Status = Literal["ok", "fail", "note"]
 
 def describe_pack(facts: PackFacts) -> list[tuple[Status, str]]:
     """Status and sentence of each thing looked at."""
-    return [*_ids(facts), *_contents(facts), *_balance(facts), *_equal(facts)]
+    return [*_ids(facts), *_evidence(facts), *_contents(facts), *_balance(facts), *_equal(facts)]
 
 
 def _ids(facts: PackFacts) -> Iterator[tuple[Status, str]]:
@@ -29,6 +29,17 @@ def _ids(facts: PackFacts) -> Iterator[tuple[Status, str]]:
         count = facts.scan.duplicates
         text = f"{count} row{'s repeat' if count > 1 else ' repeats'} an id: "
         yield "fail", f"{head}; {text}{', '.join(told)}{more}"
+
+
+def _evidence(facts: PackFacts) -> Iterator[tuple[Status, str]]:
+    if facts.synthetic and facts.synthetic == facts.samples:
+        yield (
+            "fail",
+            "evidence.synthetic: all samples are synthetic, which is no acceptance evidence",
+        )
+    elif facts.synthetic:
+        count = facts.synthetic
+        yield "note", f"{count} of {facts.samples} samples are synthetic: no acceptance evidence"
 
 
 def _contents(facts: PackFacts) -> Iterator[tuple[Status, str]]:
@@ -86,6 +97,7 @@ def pack_summary(facts: PackFacts, lines: Sequence[tuple[Status, str]]) -> dict[
         "problems": [text for status, text in lines if status == "fail"],
         "files": [{"path": str(p), "rows": rows, "bytes": size} for p, rows, size in facts.files],
         "samples": facts.samples,
+        "synthetic": facts.synthetic,
         "id_kind": facts.id_kind,
         "content_digest": facts.digest,
         "recorded_digest": facts.recorded or None,

@@ -14,6 +14,8 @@ from paritygate.core.dtypes import STRING
 from paritygate.core.errors import GoldenError
 from paritygate.core.ragged import Ragged, row_of, stack_rows
 from paritygate.core.tensors import Array
+from paritygate.golden.evidence import KEY as EVIDENCE
+from paritygate.golden.evidence import SYNTHETIC, synthetic_rows
 from paritygate.golden.onnx_data import Names, write_set
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.write import folder_error
@@ -36,6 +38,7 @@ def export_sets(pack: GoldenPack, rows: Sequence[int], folder: Path, names: Name
     """
     inputs = _ordered(pack, "input", list(pack.inputs), [name for name, _ in names.inputs])
     outputs = _ordered(pack, "output", list(pack.outputs), [name for name, _ in names.outputs])
+    synthetic = synthetic_rows(pack.files, pack.id_column)
     made: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +54,8 @@ def export_sets(pack: GoldenPack, rows: Sequence[int], folder: Path, names: Name
                 for name in outputs
                 if (array := _answer(pack, name, row)) is not None
             }
-            write_set(partial, given, answers)
+            is_marked = synthetic is not None and bool(synthetic[row])
+            write_set(partial, given, answers, is_synthetic=is_marked)
         return [_rename(path) for path in list(made)]
     except OSError as error:
         _remove(made)
@@ -75,6 +79,9 @@ def export_npz(pack: GoldenPack, rows: Sequence[int], path: Path) -> Path:
     for name in pack.outputs:
         if all(_answer(pack, name, row) is not None for row in rows):
             arrays[f"out.{name}"] = _stacked(pack, f"out.{name}", rows)
+    synthetic = synthetic_rows(pack.files, pack.id_column)
+    if synthetic is not None and synthetic[wanted].any():
+        arrays[EVIDENCE] = np.where(synthetic[wanted], SYNTHETIC, "")
     partial = path.with_name(path.name + ".partial")
     try:
         with partial.open("wb") as file:

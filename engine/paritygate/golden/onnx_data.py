@@ -13,9 +13,11 @@ import numpy as np
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
+from paritygate.golden.evidence import SYNTHETIC
 from paritygate.golden.source import cannot_open
 
 _SET = re.compile(r"test_data_set_(\d+)")
+_EVIDENCE = "synthetic.txt"
 _FILE = re.compile(r"(input|output)_(\d+)\.pb")
 _KEYS = {"per_sample_tolerance": "atol", "relative_per_sample_tolerance": "rtol"}
 
@@ -74,15 +76,29 @@ def read_set(folder: Path, names: Names) -> Tensors:
     return found
 
 
-def write_set(folder: Path, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+def write_set(
+    folder: Path,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    is_synthetic: bool = False,
+) -> None:
     """Write one folder; each tensor with its name in it."""
     from onnx import numpy_helper
 
     folder.mkdir()
+    if is_synthetic:
+        (folder / _EVIDENCE).write_text(f"{SYNTHETIC}\n")
     for kind, tensors in (("input", inputs), ("output", outputs)):
         for number, (name, array) in enumerate(tensors.items()):
             proto = numpy_helper.from_array(np.ascontiguousarray(array), name)
             (folder / f"{kind}_{number}.pb").write_bytes(proto.SerializeToString())
+
+
+def is_synthetic_set(folder: Path) -> bool:
+    """Whether a folder says that its data are no acceptance evidence."""
+    path = folder / _EVIDENCE
+    return path.is_file() and path.read_bytes()[:64].strip() == SYNTHETIC.encode()
 
 
 def model_names(path: Path) -> Names:
@@ -91,7 +107,7 @@ def model_names(path: Path) -> Names:
     Raises:
         GoldenError: it can't be read.
     """
-    inputs, outputs = _values(path)
+    inputs, outputs = graph_values(path)
     return Names(
         tuple((value.name, _kind(value)) for value in inputs),
         tuple((value.name, _kind(value)) for value in outputs),
@@ -104,7 +120,7 @@ def model_dims(path: Path) -> dict[str, tuple[str | None, ...]]:
     Raises:
         GoldenError: it can't be read.
     """
-    inputs, outputs = _values(path)
+    inputs, outputs = graph_values(path)
     return {
         value.name: tuple(dim.dim_param or None for dim in value.type.tensor_type.shape.dim)
         for value in [*inputs, *outputs]
@@ -112,7 +128,12 @@ def model_dims(path: Path) -> dict[str, tuple[str | None, ...]]:
     }
 
 
-def _values(path: Path) -> tuple[list[Any], list[Any]]:
+def graph_values(path: Path) -> tuple[list[Any], list[Any]]:
+    """A model's inputs but its initializers, and its outputs, as the file has them.
+
+    Raises:
+        GoldenError: it can't be read.
+    """
     import onnx
 
     try:

@@ -178,6 +178,11 @@ class GoldenPack:
         return self._columns.inputs
 
     @property
+    def id_column(self) -> str:
+        """Column of the sample ids."""
+        return self._wanted.id_column
+
+    @property
     def is_large(self) -> bool:
         """Whether what was looked at in passing has to be let go of at once."""
         return self._bytes > _RESIDENT

@@ -27,6 +27,7 @@ from paritygate.golden.source import Source, reading
 Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
 # What pandas writes of an index without a name, such as after a filter or a shuffle.
+EVIDENCE = "paritygate.evidence"
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 
@@ -300,6 +301,7 @@ def _outputs(source: Source, wanted: Selection, inputs: set[str]) -> dict[str, s
             if name not in taken | inputs
             and not name.startswith((_INPUT, _RAW))
             and not PANDAS_INDEX.fullmatch(name)
+            and name != EVIDENCE
         }
     return outputs | dict(wanted.outputs)
 

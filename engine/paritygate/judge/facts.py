@@ -67,6 +67,7 @@ class RunFacts:
         rejections: id and violation of the first samples that were not run.
         noise: how far the references differ from themselves.
         coverage: what the samples that were run exercise.
+        all_synthetic: every sample of the pack is marked as no acceptance evidence.
         ranges: input -> smallest and largest number of its dtype in its range, or in that of each
             channel.
         probes: what contract and runners did with what can't be a row of a pack.
@@ -83,6 +84,7 @@ class RunFacts:
     overlap: Overlap | None = None
     noise: Noise = field(default_factory=Noise)
     coverage: CoverageTally = field(default_factory=CoverageTally)
+    all_synthetic: bool = False
     ranges: Mapping[str, Sequence[tuple[Number, Number]]] = field(default_factory=dict)
     probes: Probes = field(default_factory=Probes)
     rejections: Sequence[tuple[SampleId, str]] = ()

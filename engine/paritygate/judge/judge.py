@@ -140,18 +140,37 @@ def _judge_evidence(facts: RunFacts, stage: StageFacts, tally: StageTally) -> It
             stage=name,
             next=_EMPTY if not tally.rules else "an empty comparison proves nothing; see above",
         )
-    elif tally.compared < min(facts.plan.table.min_samples, _most(facts)):
-        yield Reason(
-            "evidence.too_few",
-            f"{tally.compared} samples were compared, the plan demands at least "
-            f"{facts.plan.table.min_samples} (min_samples)",
-            stage=name,
-            count=tally.compared,
-            next="add golden samples",
-        )
+    else:
+        yield from _judge_count(facts, name, tally.compared)
     if tally.compared and not tally.outputs and not tally.rules and not tally.undeclared:
         yield Reason("evidence.empty", "no output was compared", stage=name)
     yield from _judge_substance(stage.stage, tally)
+
+
+def _judge_count(facts: RunFacts, stage: str, compared: int) -> Iterator[Reason]:
+    """Whether enough samples were compared that are acceptance evidence."""
+    least = facts.plan.table.min_samples
+    synthetic = 0 if _limited(facts) else min(facts.coverage.synthetic, compared)
+    if facts.all_synthetic or synthetic == compared:
+        yield Reason(
+            "evidence.synthetic",
+            f"all {compared} samples that were compared are synthetic, as the golden pack says of "
+            "them (paritygate.evidence); that two models agree on made inputs is no acceptance "
+            "evidence",
+            stage=stage,
+            count=compared,
+            next="add golden samples that were measured; synthetic ones may stay beside them",
+        )
+    elif compared - synthetic < min(least, _most(facts)):
+        besides = f", besides {synthetic} synthetic ones, which don't count" if synthetic else ""
+        yield Reason(
+            "evidence.too_few",
+            f"{compared - synthetic} samples were compared{besides}; the plan demands at least "
+            f"{least} (min_samples)",
+            stage=stage,
+            count=compared - synthetic,
+            next="add golden samples",
+        )
 
 
 def _judge_substance(planned: Stage, tally: StageTally) -> Iterator[Reason]:

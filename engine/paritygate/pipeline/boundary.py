@@ -21,7 +21,8 @@ from paritygate.pipeline.boundary_eval import Decider, Reference, Sample, Seen, 
 from paritygate.pipeline.boundary_pack import write_rows
 from paritygate.pipeline.boundary_rows import Row, Space, dim_rows, extremes, reject_rows
 from paritygate.pipeline.boundary_search import Found, Search
-from paritygate.pipeline.contract import InputContract, input_contracts
+from paritygate.pipeline.contract import input_contracts
+from paritygate.pipeline.input_contract import InputContract
 from paritygate.pipeline.prepare import open_golden, prepare_plan
 from paritygate.pipeline.shape_contract import ShapeContract
 

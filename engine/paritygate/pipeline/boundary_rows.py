@@ -197,9 +197,11 @@ def reject_rows(space: Space) -> Iterator[Row]:
 
 
 def _nonfinite(space: Space, name: str, table: InputTable) -> Iterator[Row]:
-    if not is_float(space.inputs[name].dtype) or table.missing != REJECT:
+    if not is_float(space.inputs[name].dtype):
         return
     for word, value in (("nan", math.nan), ("inf", math.inf), ("-inf", -math.inf)):
+        if word == "nan" and table.missing != REJECT:
+            continue  # it is imputed
         made = np.array(space.base[name])
         with np.errstate(invalid="ignore", over="ignore"):
             made.reshape(-1)[-1] = np.asarray(value).astype(made.dtype)

@@ -15,6 +15,7 @@ from paritygate.core.shapes import sample_axis
 from paritygate.core.steps import least_at
 from paritygate.core.tables import InputTable
 from paritygate.core.tensors import Array, ColumnSpec
+from paritygate.golden.evidence import Mask
 from paritygate.pipeline.batches import Cut
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.runners.base import Runner
@@ -37,6 +38,10 @@ class Covering(Protocol):
     @property
     def runners(self) -> Mapping[str, Runner]:
         """By name."""
+
+    @property
+    def synthetic(self) -> Mask | None:
+        """`(samples of the pack,)` which are no acceptance evidence; None: none is."""
 
 
 class Read(Protocol):
@@ -116,6 +121,7 @@ def cover_block(covering: Covering, read: Read, cuts: Mapping[str, Cut]) -> Cove
     samples = read.samples.count
     if not samples:
         return CoverageTally()
+    marked = covering.synthetic
     return CoverageTally(
         {
             name: found
@@ -128,6 +134,7 @@ def cover_block(covering: Covering, read: Read, cuts: Mapping[str, Cut]) -> Cove
             for name in covering.runners
             for rows, batches in cover_batches(cuts[name], samples).items()
         },
+        0 if marked is None else int(np.count_nonzero(marked[read.samples.ordinals])),
     )
 
 

@@ -303,6 +303,7 @@ def _facts(
         overlap=overlap,
         noise=noise,
         coverage=tally.coverage,
+        all_synthetic=prepared.synthetic is not None and bool(prepared.synthetic.all()),
         ranges=range_ends(prepared.plan, prepared.pack.inputs),
     )
 

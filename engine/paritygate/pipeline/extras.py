@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from paritygate.core.dtypes import element_bytes
+from paritygate.golden.evidence import KEY as EVIDENCE
+from paritygate.golden.evidence import SYNTHETIC
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.span import Prepared
 
@@ -23,6 +25,8 @@ def extra_columns(prepared: Prepared) -> dict[str, pa.DataType]:
         kind = prepared.pack.labels_of[name]
         columns[name] = pa.int64() if kind == "int64" else pa.string()
     columns.update((name, pa.string()) for name in prepared.plan.slices)
+    if prepared.synthetic is not None:
+        columns[EVIDENCE] = pa.string()
     return columns
 
 
@@ -35,6 +39,8 @@ def extra_values(prepared: Prepared, at: int) -> Mapping[str, object]:
     for name in prepared.plan.slices:
         coded = pack.slice_values(name, at, at + 1)
         values[name] = coded.values[int(coded.codes[0])]
+    if prepared.synthetic is not None:
+        values[EVIDENCE] = SYNTHETIC if prepared.synthetic[at] else None
     return values
 
 

@@ -17,6 +17,7 @@ from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
+from paritygate.golden.evidence import synthetic_rows
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
@@ -159,6 +160,7 @@ def prepare_plan(
             watched=watched_inputs(plan, pack.inputs),
             expect=expect_column(plan, pack),
             imputations=imputing,
+            synthetic=synthetic_rows(pack.files, pack.id_column),
             label_columns=_label_columns(plan),
             only=rows,
         )

@@ -16,6 +16,7 @@ from paritygate.comparison.rows import Ints, SampleRows, Side
 from paritygate.core.digest import sha256_file
 from paritygate.core.tensors import Block
 from paritygate.core.text import clean
+from paritygate.golden.evidence import MARK
 from paritygate.golden.recording import (
     VERSION,
     RecordedBy,
@@ -179,7 +180,10 @@ class Recorder:
         if not batches:
             return
         if self._writer is None:
-            self._writer = RecordingWriter(self._path, batches[0].schema, self.partial)
+            schema = batches[0].schema
+            if self._prepared.synthetic is not None:
+                schema = schema.with_metadata(dict(MARK))
+            self._writer = RecordingWriter(self._path, schema, self.partial)
         if len(batches) == 1:
             self._writer.write(batches[0])
             return

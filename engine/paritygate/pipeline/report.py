@@ -50,6 +50,7 @@ def build_summary(
         "golden": {
             **describe_golden(pack, digests),
             "block_samples": ready.prepared.block_samples,
+            **_synthetic(ready),
         },
         "stages": [_stage(ready, s, tally, judgement, shards, stats) for s in ready.selected],
         "runners": {
@@ -59,6 +60,12 @@ def build_summary(
         "timing": dict(timing),
         "environment": dict(environment),
     }
+
+
+def _synthetic(ready: Preparation) -> dict[str, int]:
+    """How many samples of the pack are no acceptance evidence, where some are."""
+    marked = ready.prepared.synthetic
+    return {} if marked is None else {"synthetic": int(marked.sum())}
 
 
 def describe_golden(pack: GoldenPack, digests: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageRes
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.plan import Plan
 from paritygate.core.tensors import Array, Block
+from paritygate.golden.evidence import Mask
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.expect import hold_to_expected, must_reject
 from paritygate.pipeline.impute import Imputation, Imputed, impute_inputs
@@ -23,7 +24,6 @@ from paritygate.runners.base import Runner
 from paritygate.tally.coverage import CoverageTally
 from paritygate.tally.stage import Tally
 
-Mask = npt.NDArray[np.bool_]
 Witness = Callable[[SampleRows, Mapping[str, Side], Mapping[str, StageResult]], None]
 
 
@@ -41,6 +41,7 @@ class Prepared:
         watched: inputs whose values are looked at for coverage, with their channel axis.
         expect: column that says which samples must be rejected; None: there is none.
         imputations: what NaN of inputs are replaced by.
+        synthetic: which samples of the pack are no acceptance evidence; None: none is.
         label_columns: label columns that decisions ask for.
         only: rows that are judged; the others of their blocks run beside them, so that the batches
             are as ever. None: all.
@@ -59,6 +60,7 @@ class Prepared:
     watched: Mapping[str, int | None] = field(default_factory=dict)
     expect: str | None = None
     imputations: Sequence[Imputation] = ()
+    synthetic: Mask | None = None
     label_columns: Sequence[str] = ()
     only: frozenset[int] | None = None
     witness: Witness | None = None

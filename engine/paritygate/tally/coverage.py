@@ -88,11 +88,13 @@ class CoverageTally:
         inputs: by name, of those that are looked at.
         dims: sizes of each dim that has a name in the plan.
         batches: (runner, rows) -> batches.
+        synthetic: samples that ran and are no acceptance evidence.
     """
 
     inputs: Mapping[str, InputCover] = field(default_factory=dict)
     dims: Mapping[str, Span] = field(default_factory=dict)
     batches: Mapping[tuple[str, int], Batches] = field(default_factory=dict)
+    synthetic: int = 0
 
     def merge(self, other: CoverageTally) -> CoverageTally:
         """Both together."""
@@ -100,6 +102,7 @@ class CoverageTally:
             merge_maps(self.inputs, other.inputs, InputCover.merge),
             merge_maps(self.dims, other.dims, Span.merge),
             merge_maps(self.batches, other.batches, Batches.merge),
+            self.synthetic + other.synthetic,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -117,6 +120,7 @@ class CoverageTally:
             },
             "dims": {name: _span(t) for name, t in sorted(self.dims.items())},
             "batches": [[*key, t.whole, t.padded] for key, t in sorted(self.batches.items())],
+            "synthetic": self.synthetic,
         }
 
     @staticmethod
@@ -132,6 +136,7 @@ class CoverageTally:
             },
             {name: span for name, span in dims.items() if span is not None},
             {(runner, rows): Batches(*counts) for runner, rows, *counts in data["batches"]},
+            data["synthetic"],
         )
 
 

@@ -313,6 +313,46 @@ def test_the_columns_that_a_plan_reads_are_there(tmp_path: Path) -> None:
     assert result.verdict == "release", result.reasons
 
 
+@pytest.mark.parametrize("expect", ["expect", "must"])
+def test_golden_samples_beside_them(tmp_path: Path, expect: str) -> None:
+    sigmoid_score(tmp_path / "m.onnx", WEIGHT, BIAS)
+    x = normal(9)
+    plan = plan_of(tmp_path, x, inputs={"x": {"range": [-9.0, 9.0]}}, decisions=BANDS)
+    write_pack(
+        tmp_path / "g.arrow",
+        np.arange(9),
+        {"x": np.concatenate([x[:8], [[9, 9, 9, 10]]]).astype(np.float32)},
+        {"score": np.zeros((9, 1), np.float32)},
+        label=np.arange(9) % 3,
+        slices={"site": [*"abcdabc", None, "d"]},
+        columns={expect: pa.array([None] * 8 + ["reject"])},
+    )
+    plan |= {"slices": ["site"], "dims": {"batch": {"sizes": [1, 8]}}}
+    plan |= {} if expect == "expect" else {"expect": expect}
+    rows, lines = made(plan, tmp_path, with_golden=True)
+    golden = [row for row in rows if row["boundary"] == "golden"]
+    assert [row["sample_id"] for row in golden] == [str(n) for n in range(9)]
+    assert [row["site"] for row in golden] == [*"abcdabc", None, "d"]
+    assert [row["label"] for row in golden] == [n % 3 for n in range(9)]
+    assert [row[expect] for row in golden] == [None] * 8 + ["reject"]
+    assert np.array_equal([row["in.x"] for row in golden[:8]], x[:8])
+    assert rows[: len(golden)] == golden
+    assert "9 golden" in lines[0]
+    result = paritygate.run({**plan, "golden": str(tmp_path / "b.arrow")}, out=None)
+    assert result.verdict == "release", result.reasons
+    assert result.summary["stages"][0]["samples"]["as_expected"] == 1 + 5
+
+
+def test_what_is_expected_in_one_file_is_not_lost_beside_another(tmp_path: Path) -> None:
+    sigmoid_score(tmp_path / "m.onnx", WEIGHT, BIAS)
+    plan = plan_of(tmp_path, normal(9), inputs={"x": {"range": [-9.0, 9.0]}})
+    write_pack(tmp_path / "g.arrow", [f"s{n}" for n in range(9)], {"x": normal(9)})
+    made(plan, tmp_path)
+    plan["golden"] = [str(tmp_path / "g.arrow"), str(tmp_path / "b.arrow")]
+    with pytest.raises(GoldenError, match="g.arrow: has no column 'expect' of texts, which"):
+        paritygate.run(plan, out=None)
+
+
 def test_nothing_is_made_of_samples_that_break_the_contract(tmp_path: Path) -> None:
     sigmoid_score(tmp_path / "m.onnx", WEIGHT, BIAS)
     plan = plan_of(tmp_path, normal(5) + 100, inputs={"x": {"range": [-1.0, 1.0]}})

@@ -26,6 +26,7 @@ def make_boundary(
     budget: int = BoundaryOptions.budget,
     per_side: int = BoundaryOptions.per_side,
     seed: int = BoundaryOptions.seed,
+    with_golden: bool = BoundaryOptions.with_golden,
 ) -> Boundary:
     """Write a pack of samples at the boundaries of what a plan decides and allows.
 
@@ -39,6 +40,7 @@ def make_boundary(
         budget: samples that the reference may be asked for each edge.
         per_side: samples to keep on each side of an edge, and on it.
         seed: of what is tried at random.
+        with_golden: write the golden samples too, before the others, so that one run has both.
 
     Returns:
         The file, and a sentence on each edge: how near the samples come, or why there are none.
@@ -47,7 +49,7 @@ def make_boundary(
         ParityError: the plan, the pack or the reference can't be used, or the file not written.
     """
     loaded = plan if isinstance(plan, Plan) else load_plan(plan)
-    return make(loaded, Path(path), BoundaryOptions(budget, per_side, seed))
+    return make(loaded, Path(path), BoundaryOptions(budget, per_side, seed, with_golden))
 
 
 @dataclass(frozen=True)

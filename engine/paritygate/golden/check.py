@@ -41,7 +41,7 @@ class PackUse:
         inputs: input -> its column, besides `in.NAME`.
         outputs_from: "all": where no column is `out.NAME`, every other column is an output.
         outputs_prefix: what stands for `out.`, as in a failure shard.
-        slice_if_there: a column of texts that is a slice too, where every file has it.
+        slice_if_there: a column of texts that is a slice too, where the files have it.
     """
 
     id_column: str = "sample_id"

@@ -88,13 +88,13 @@ def open_pack(
         not_outputs: columns, there or not, that are no outputs though "all" are.
         outputs_prefix: what stands for `out.` in the names of output columns.
         varying: inputs whose samples may differ in shape; recorded outputs always may.
-        slice_if_there: a column of texts that is a slice too, where every file has it.
+        slice_if_there: a column of texts that is a slice too, where the files have it.
 
     Raises:
         GoldenError: naming file and column; see the codes of `find_files` and `resolve`.
     """
     sources = [open_file(path, id_column) for path in find_files(patterns, folder)]
-    if slice_if_there is not None and all(has_texts(source, slice_if_there) for source in sources):
+    if slice_if_there is not None and _every_file_has(sources, slice_if_there):
         slices = [*slices, slice_if_there]
     wanted = Selection(
         id_column,
@@ -116,6 +116,23 @@ def open_pack(
     for source in sources:
         source.select(used_columns(wanted, found[lead]))
     return GoldenPack(sources, wanted, found[lead])
+
+
+def _every_file_has(sources: Sequence[Source], column: str) -> bool:
+    """Whether all files have a column of texts of this name; none may be there.
+
+    Raises:
+        GoldenError: `golden.schema`, where some have it: what it says would be lost.
+    """
+    having = [source for source in sources if has_texts(source, column)]
+    if having and len(having) < len(sources):
+        lacking = next(source for source in sources if source not in having)
+        raise GoldenError(
+            f"{lacking.path}: has no column {column!r} of texts, which {having[0].path} has; all "
+            "files of a pack have the same columns, so add it, null for an ordinary sample",
+            "golden.schema",
+        )
+    return bool(having)
 
 
 class GoldenPack:

@@ -41,11 +41,13 @@ class BoundaryOptions:
         budget: samples that the reference may be asked for each edge.
         per_side: samples to keep on each side of an edge, and on it.
         seed: of what is tried at random.
+        with_golden: write the golden samples too, before the others.
     """
 
     budget: int = 4_096
     per_side: int = 1
     seed: int = 0
+    with_golden: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,12 @@ def make_boundary(plan: Plan, path: Path, options: BoundaryOptions) -> Boundary:
         pool = [*probes, *(row.sample for row in made.rows)]
         _search_all(plan, space, pool, options, made)
         made.rows += dim_rows(space)
-        made.rows += _fillers(plan, probes, made)
+        made.rows += _fillers(plan, probes, made, pack.samples if options.with_golden else 0)
         made.rows += reject_rows(space)
         rows = list(_held(made, contracts, shapes))
-        built = write_rows(path, rows, plan, pack)
-    counts = Counter(row.id.partition("-")[0] for row in rows)
+        built = write_rows(path, rows, plan, pack, with_golden=options.with_golden)
+    counts = Counter({"golden": built.samples - len(rows)} if options.with_golden else {})
+    counts += Counter(row.id.partition("-")[0] for row in rows)
     told = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
     lines = [("ok", f"{built.samples} samples: {told}"), *made.lines]
     return Boundary(built, (*lines, *(("note", note) for note in space.notes)))
@@ -150,14 +153,14 @@ def _held(made: _Made, contracts: Sequence[InputContract], shapes: ShapeContract
         yield row if again == 1 else Row(f"{row.id}~{again}", row.purpose, row.sample, row.expect)
 
 
-def _fillers(plan: Plan, probes: Sequence[Sample], made: _Made) -> Iterator[Row]:
+def _fillers(plan: Plan, probes: Sequence[Sample], made: _Made, before: int) -> Iterator[Row]:
     """Golden samples again: a whole batch of the largest size and one of the smallest."""
     dim = plan.table.dims.batch
     if dim is None:
         return
     smallest = min(dim.sizes) if dim.sizes else int(dim.min or 1)
     shape = {name: array.shape for name, array in probes[0].items()}
-    have = sum({n: a.shape for n, a in row.sample.items()} == shape for row in made.rows)
+    have = before + sum({n: a.shape for n, a in row.sample.items()} == shape for row in made.rows)
     tail = smallest % dim.largest
     wanted = -(-(have - tail) // dim.largest) * dim.largest + tail
     wanted = max(wanted, dim.largest + tail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,76 +10,105 @@ from typing import Any
 import pyarrow as pa
 
 from paritygate.core.plan import Plan
+from paritygate.core.ragged import row_of
 from paritygate.core.shapes import has_names
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
 from paritygate.golden.evidence import MARK, synthetic_rows
-from paritygate.golden.formats import open_file
 from paritygate.golden.pack import GoldenPack
+from paritygate.golden.values import NULL
 from paritygate.pipeline.boundary_rows import Row
 
-PURPOSE, EXPECT = "boundary", "expect"
+PURPOSE, EXPECT, GOLDEN = "boundary", "expect", "golden"
 NO_LABEL = -(2**63)
+_STEP = 1_024
 
 
-def write_rows(path: Path, rows: Sequence[Row], plan: Plan, pack: GoldenPack) -> Built:
+def write_rows(
+    path: Path, rows: Sequence[Row], plan: Plan, pack: GoldenPack, *, with_golden: bool
+) -> Built:
     """Write samples with their ids, what they are for, and what is expected of them.
 
     Labels and slices that the plan names are there: a label that is none, a slice without a value.
     What is made of synthetic samples is marked as they are.
 
+    Args:
+        path: of the file.
+        rows: the made samples.
+        plan: whose columns are written.
+        pack: the golden pack.
+        with_golden: write its samples too, before the others.
+
     Raises:
+        GoldenError: a golden sample that can't be read, or is called as a made one.
         FolderError: the file can't be written.
     """
-    columns = {name: t.column or f"in.{name}" for name, t in plan.table.inputs.items()}
-    others = dict(_others(plan, pack))
-    said = {name: spec.metadata for name, spec in pack.inputs.items()}
-    varying = [f"in.{name}" for name, t in plan.table.inputs.items() if has_names(t.shape)]
+    held: list[Row] = []
+    golden = golden_rows(pack, plan.table.expect or EXPECT) if with_golden else ()
 
     def samples() -> Iterator[Mapping[str, Any]]:
-        for row in rows:
+        for row in itertools.chain(golden, rows):
+            held.append(row)
             yield {ID: row.id, **{f"in.{name}": array for name, array in row.sample.items()}}
 
     def pieces() -> Iterator[Piece]:
+        varying = [f"in.{name}" for name, t in plan.table.inputs.items() if has_names(t.shape)]
         for piece in pieces_of(samples(), varying, "sample"):
-            some = rows[piece.row : piece.row + piece.rows.num_rows]
-            batch = _completed(piece.rows, some, columns, others, plan.table.id, said)
-            yield Piece(piece.source, piece.row, batch)
+            some, held[:] = held[: piece.rows.num_rows], held[piece.rows.num_rows :]
+            yield Piece(piece.source, piece.row, _completed(piece.rows, some, plan, pack))
 
     made = pieces()
     first = next(made)
     takes = [Take(name, (name,)) for name in first.rows.schema.names]
-
-    def all_pieces() -> Iterator[Piece]:
-        yield first
-        yield from made
-
     marked = MARK if synthetic_rows(pack.files, pack.id_column) is not None else None
-    return build(path, all_pieces(), takes, make_ids=False, metadata=marked)
+    return build(path, itertools.chain([first], made), takes, make_ids=False, metadata=marked)
+
+
+def golden_rows(pack: GoldenPack, expect_column: str) -> Iterator[Row]:
+    """The samples of the golden pack, in order, with what a column says is expected of them."""
+    for start, stop in pack.batch_spans(_STEP):
+        tensors = {name: pack.tensor(f"in.{name}", start, stop) for name in pack.inputs}
+        ids = pack.ids(start, stop).tolist()
+        labels = {name: pack.labels(start, stop, name).tolist() for name in pack.labels_of}
+        slices = {name: pack.slice_values(name, start, stop) for name in pack.slices}
+        for at, sample_id in enumerate(ids):
+            texts = {name: found.values[int(found.codes[at])] for name, found in slices.items()}
+            others = {name: None if text == NULL else text for name, text in texts.items()}
+            expect = others.pop(expect_column, None)
+            yield Row(
+                str(sample_id),
+                GOLDEN,
+                {name: row_of(tensor, at) for name, tensor in tensors.items()},
+                expect,
+                others | {name: values[at] for name, values in labels.items()},
+            )
+        pack.done_until(stop)
 
 
 def _completed(
-    batch: pa.RecordBatch,
-    rows: Sequence[Row],
-    columns: Mapping[str, str],
-    others: Mapping[str, pa.Array[Any]],
-    id_column: str,
-    said: Mapping[str, Mapping[str, str]],
+    batch: pa.RecordBatch, rows: Sequence[Row], plan: Plan, pack: GoldenPack
 ) -> pa.RecordBatch:
+    """The rows with all columns that the plan reads."""
+    columns = {name: t.column or f"in.{name}" for name, t in plan.table.inputs.items()}
+    said = {name: spec.metadata for name, spec in pack.inputs.items()}
     fields = [_like(field, columns, said) for field in batch.schema]
     arrays: list[Any] = list(batch.columns)
-    texts: list[tuple[str, list[Any]]] = [
-        (PURPOSE, [row.purpose for row in rows]),
-        (EXPECT, [row.expect for row in rows]),
-        *([(id_column, [row.id for row in rows])] if id_column != ID else []),
-    ]
-    for name, values in texts:
-        fields.append(pa.field(name, pa.string()))
-        arrays.append(pa.array(values, pa.string()))
-    for name, one in others.items():
-        if name not in [field.name for field in fields]:
-            fields.append(pa.field(name, one.type))
-            arrays.append(pa.concat_arrays([one] * len(rows)))
+    texts: dict[str, list[Any]] = {
+        PURPOSE: [row.purpose for row in rows],
+        plan.table.expect or EXPECT: [row.expect for row in rows],
+    }
+    if plan.table.id != ID:
+        texts[plan.table.id] = [row.id for row in rows]
+    for name in pack.slices:
+        texts.setdefault(name, [row.others.get(name) for row in rows])
+    numbers: dict[str, list[Any]] = {}
+    for name, kind in pack.labels_of.items():
+        none: Any = "(boundary)" if kind == "string" else NO_LABEL
+        held = texts if kind == "string" else numbers
+        held.setdefault(name, [row.others.get(name, none) for row in rows])
+    for kept, type_ in ((texts, pa.string()), (numbers, pa.int64())):
+        fields += [pa.field(name, type_) for name in kept]
+        arrays += [pa.array(values, type_) for values in kept.values()]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
@@ -94,15 +124,3 @@ def _like(
         **(field.metadata or {}),
     }
     return field.with_name(columns.get(name, field.name)).with_metadata(metadata)
-
-
-def _others(plan: Plan, pack: GoldenPack) -> Iterator[tuple[str, pa.Array[Any]]]:
-    """One value of each label and slice column that the plan names."""
-    source = open_file(pack.files[0].path, plan.table.id)
-    types = {name: field.type for name, field in source.fields.items()}
-    source.close()
-    for name, kind in pack.labels_of.items():
-        text: Any = "(boundary)" if kind == "string" else NO_LABEL
-        yield name, pa.array([text])
-    for name in plan.slices:
-        yield name, pa.nulls(1, types[name])

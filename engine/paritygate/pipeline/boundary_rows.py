@@ -29,12 +29,17 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Row:
-    """One sample of the pack: its id, what it is for, and whether it must be rejected."""
+    """One sample of the pack: its id, what it is for, and whether it must be rejected.
+
+    Attributes:
+        others: values of labels and slices; those of made samples are none.
+    """
 
     id: str
     purpose: str
     sample: Sample
     expect: str | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ def boundary(
         int, typer.Option(min=1, metavar="N", help="Samples to keep on each side of an edge.")
     ] = 1,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of what is tried at random.")] = 0,
+    with_golden: Annotated[
+        bool, typer.Option("--with-golden", help="Write the golden samples too, before the others.")
+    ] = False,
     set_: Overrides = None,
 ) -> None:
     """Write samples at the edges of decisions, the ends of ranges and dims, and beyond.
@@ -34,7 +37,9 @@ def boundary(
         from paritygate_frontends.report.screen import show
 
         loaded = api.load_plan(plan, overrides=set_ or ())
-        found = api.make_boundary(loaded, out, budget=budget, per_side=per_side, seed=seed)
+        found = api.make_boundary(
+            loaded, out, budget=budget, per_side=per_side, seed=seed, with_golden=with_golden
+        )
         with output():
             show(render_lines([(status, "", text) for status, text in found.lines]))
             typer.echo(f"{found.built.path}: content digest {found.built.digest}")

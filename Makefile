@@ -35,10 +35,12 @@ openvino: $(OPENVINO) ## make .venv-openvino, with a second provider, for the te
 
 torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
 
-nightly: $(READY) ## fuzz the readers of packs for ten minutes; what is found stays in .fuzz
-	@mkdir -p .fuzz/found
+nightly: $(READY) ## fuzz the readers of packs and models; what is found stays in .fuzz
+	@mkdir -p .fuzz/found .fuzz/models
 	$(BIN)/python -m tests.fuzz.fuzz_pack -max_total_time=$(FUZZ_SECONDS) \
 	  -artifact_prefix=.fuzz/ .fuzz/found tests/fuzz/corpus
+	$(BIN)/python -m tests.fuzz.fuzz_inspect -max_total_time=$(FUZZ_SECONDS) \
+	  -artifact_prefix=.fuzz/ .fuzz/models tests/fuzz/models
 
 lint: $(READY) ## check format, lint, types, layers and that no machine is named
 	$(BIN)/ruff format --check .

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests import models
+from tests.packs import write_pack
 
 import paritygate
 from paritygate.admission.errors import AdmissionError
@@ -295,3 +296,26 @@ def test_the_summary_has_it(tmp_path: Path) -> None:
     assert told["operators"] == [{"domain": "ai.onnx", "op_type": "Mul", "count": 1}]
     assert told["findings"] == []
     assert "ort_config" in told["notes"][0]
+
+
+@pytest.mark.slow
+def test_a_runner_in_a_process_of_its_own_tells_and_holds_the_same(tmp_path: Path) -> None:
+    path = TestTrainingMode().dropout(tmp_path / "m.onnx", 0.5, True)
+    x = np.ones((4, 4), np.float32)
+    write_pack(tmp_path / "g.arrow", [0, 1, 2, 3], {"x": x})
+    other = models.save_model(
+        tmp_path / "other.onnx",
+        [node("Identity", ["x"], ["y"])],
+        {"x": (FLOAT, ["n", 4])},
+        {"y": (FLOAT, ["n", 4])},
+    )
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {"a": str(other), "b": str(path)},
+        "stages": [{"reference": "a", "candidate": "b", "default": {"atol": 9, "rtol": 0}}],
+    }
+    results = [paritygate.run(plan, out=None, isolate=isolate) for isolate in (False, True)]
+    here, there = (r.summary["runners"]["b"]["admission"] for r in results)
+    assert here == there
+    for result in results:
+        assert "admission.training_mode" in [r.code for r in result.reasons]

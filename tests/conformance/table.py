@@ -12,6 +12,7 @@ from tests.conformance import (
     rows_doors,
     rows_dtypes,
     rows_exits,
+    rows_inspect,
     rows_isolated,
     rows_kinds,
     rows_live,
@@ -121,6 +122,11 @@ KINDS: dict[str, Kind] = {
         "What was checked isn't what ships",
         "Both sides are one thing, or settings are changed for the check.",
     ),
+    "inside": Kind(
+        "Wrong on both sides",
+        "A scale of 0, a dropout that is on, versions that the device doesn't take: two sides "
+        "agree and neither can ship.",
+    ),
     "external": Kind(
         "Weights changed under the model file",
         "Weights lie in other files, and the model file's digest stays as it is.",
@@ -177,6 +183,7 @@ ROWS: tuple[Case, ...] = (
     *rows_isolated.ROWS,
     *rows_torch.ROWS,
     *rows_admission.ROWS,
+    *rows_inspect.ROWS,
 )
 
 NOT_YET: dict[str, str] = {

@@ -38,6 +38,11 @@ def short(text: object, longest: int = _LONGEST) -> str:
     return clean(told)
 
 
+def counted(count: int, noun: str, one: str, many: str) -> str:
+    """`1 node is`, `2 nodes are`: a count with its noun and its verb."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'} {one if count == 1 else many}"
+
+
 def some(names: Sequence[object], most: int = TOLD) -> str:
     """The first of several, and how many there are in all."""
     told = ", ".join(short(name) for name in names[:most])

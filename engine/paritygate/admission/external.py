@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 
+from paritygate.admission.concerns import short
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.files import Source, open_beneath
 from paritygate.admission.model import iter_nodes, iter_tensors
@@ -105,7 +106,7 @@ def _mend_link(folder: Path) -> str:
 
 def _refusal(path: Path, part: Part, what: str) -> AdmissionError:
     return AdmissionError(
-        f"{path}: {part.what} has external data at {part.location!r}, which {what}", CODE
+        f"{path}: {part.what} has external data at {short(part.location)!r}, which {what}", CODE
     )
 
 
@@ -129,15 +130,18 @@ def _tensor_parts(path: Path, model: onnx.ModelProto) -> Iterator[Part]:
         location = entries.get("location", "")
         is_plain = len(entries) == len(tensor.external_data) and all(map(_NUMBER.fullmatch, texts))
         if not location or "\0" in location or not is_plain:
-            told = [f"{e.key}={e.value}" for e in tensor.external_data]
+            told = [short(f"{e.key}={e.value}") for e in tensor.external_data[:10]]
             raise AdmissionError(
-                f"{path}: tensor {tensor.name!r} has external data without a usable location, "
-                f"offset and length ({told}); export the model again",
+                f"{path}: tensor {short(tensor.name)!r} has external data without a usable "
+                f"location, offset and length ({told}); export the model again",
                 CODE,
             )
         start, length = (int(text) for text in texts)
         yield Part(
-            f"tensor {tensor.name!r}", location, start, start + (length or _size(path, tensor))
+            f"tensor {short(tensor.name)!r}",
+            location,
+            start,
+            start + (length or _size(path, tensor)),
         )
 
 
@@ -152,16 +156,16 @@ def _context_parts(path: Path, model: onnx.ModelProto) -> Iterator[Part]:
             continue
         location = context.s.decode(errors="replace")
         if "\0" in location:
-            raise AdmissionError(f"{path}: node {node.name!r} names no usable file", CODE)
-        yield Part(f"node {node.name!r}", location)
+            raise AdmissionError(f"{path}: node {short(node.name)!r} names no usable file", CODE)
+        yield Part(f"node {short(node.name)!r}", location)
 
 
 def _size(path: Path, tensor: onnx.TensorProto) -> int:
     """Bytes of a tensor by its dtype and dims; 0 for a dtype that is unknown here."""
     if any(dim < 0 for dim in tensor.dims):
         raise AdmissionError(
-            f"{path}: tensor {tensor.name!r} has the dims {list(tensor.dims)}; export the model "
-            "again",
+            f"{path}: tensor {short(tensor.name)!r} has the dims {list(tensor.dims)[:20]}; export "
+            "the model again",
             CODE,
         )
     return count_bytes(tensor)
@@ -190,9 +194,10 @@ def _check_overlap(path: Path, parts: Sequence[Part]) -> None:
         if around and (around[-1].stop or 0) < part.stop:
             other = around[-1]
             raise AdmissionError(
-                f"{path}: external data {part.location!r}: {other.what} reads bytes {other.start} "
-                f"to {other.stop} and {part.what} bytes {part.start} to {part.stop}, which share a "
-                "part; the file belongs to another model, or the export is broken: export again",
+                f"{path}: external data {short(part.location)!r}: {other.what} reads bytes "
+                f"{other.start} to {other.stop} and {part.what} bytes {part.start} to {part.stop}, "
+                "which share a part; the file belongs to another model, or the export is broken: "
+                "export again",
                 CODE,
             )
         around.append(part)
@@ -202,7 +207,7 @@ def _check_length(path: Path, size: int, parts: Sequence[Part]) -> None:
     end = max((part.stop or 0) for part in parts)
     if size < end:
         raise AdmissionError(
-            f"{path}: external data {parts[0].location!r} has {size} bytes but the model reads up "
-            f"to byte {end}; the file is truncated or belongs to another model",
+            f"{path}: external data {short(parts[0].location)!r} has {size} bytes but the model "
+            f"reads up to byte {end}; the file is truncated or belongs to another model",
             CODE,
         )

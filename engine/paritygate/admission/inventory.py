@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-from paritygate.admission.concerns import Concern, short, some
+from paritygate.admission.concerns import Concern, counted, short, some
 from paritygate.admission.model import iter_nodes, iter_tensors
 from paritygate.admission.scopes import Scope
 from paritygate.admission.values import count_bytes, count_elements, dtype_text, iter_bytes
@@ -80,7 +80,8 @@ def note_fixed_batch(model: onnx.ModelProto) -> Iterator[str]:
         told = ", ".join(f"{short(name)} {first}" for name, first in list(firsts.items())[:5])
         yield (
             f"the inputs fix the batch ({told}), but the first dim of output {some(opened)} is "
-            "open: an export that traced one batch size? Batches of any other size are refused"
+            "open: an export that traced one batch size, or an output whose size depends on the "
+            "values? Batches of any other size are refused"
         )
 
 
@@ -135,8 +136,9 @@ def find_training(scopes: Iterable[Scope]) -> Iterator[Concern]:
     if found:
         yield Concern(
             "admission.training_mode",
-            f"{len(found):,} nodes are in training mode: {some(found)}; a dropout that is on draws "
-            "anew in every run, a normalisation by the batch couples its samples",
+            f"{counted(len(found), 'node', 'is', 'are')} in training mode: {some(found)}; a "
+            "dropout that is on draws anew in every run, a normalisation by the batch couples its "
+            "samples",
             "export the model in evaluation mode: model.eval(), training=TrainingMode.EVAL",
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from paritygate.admission.errors import AdmissionError
+from paritygate.admission.texts import check_texts
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
 
@@ -56,10 +57,10 @@ def read_structure(path: Path, shown: Path) -> onnx.ModelProto:
         shown: its name in messages.
 
     Raises:
-        AdmissionError: it can't be read, or isn't ONNX.
+        AdmissionError: it can't be read, isn't ONNX, or has names that aren't UTF-8.
     """
     try:
-        return onnx.load(path, load_external_data=False)
+        model = onnx.load(path, load_external_data=False)
     except OSError as e:
         raise AdmissionError(f"{shown}: can't be read: {e.strerror or e}") from None
     except Exception as e:  # protobuf's own classes have no type information
@@ -67,6 +68,8 @@ def read_structure(path: Path, shown: Path) -> onnx.ModelProto:
         raise AdmissionError(
             f"{shown}: isn't an ONNX model ({detail}); export it again, or check the download"
         ) from None
+    check_texts(model, shown)
+    return model
 
 
 def describe_model(model: onnx.ModelProto) -> ModelFacts:

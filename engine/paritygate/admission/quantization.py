@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from paritygate.admission.concerns import Concern, short, some
+from paritygate.admission.concerns import Concern, counted, short, some
 from paritygate.admission.scopes import Scope
 from paritygate.admission.values import (
     count_elements,
@@ -22,6 +22,7 @@ from paritygate.admission.values import (
 
 CODE = "admission.quantization"
 _FIRST = 10
+_CANT = ("can't be right", "can't be right")
 
 # Which inputs are (scale, zero point, what is quantised already); -1: there is none.
 _ROLES: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -212,13 +213,13 @@ def _concerns(found: _Found) -> Iterator[Concern]:
     if found.bad_scales:
         yield Concern(
             CODE,
-            f"{len(found.bad_scales):,} scales can't be right: {some(found.bad_scales)}",
+            f"{counted(len(found.bad_scales), 'scale', *_CANT)}: {some(found.bad_scales)}",
             "calibrate again on data that the layer sees: a scale is a finite number above 0",
         )
     if found.bad_zero_points:
         yield Concern(
             CODE,
-            f"{len(found.bad_zero_points):,} zero points can't be right: "
+            f"{counted(len(found.bad_zero_points), 'zero point', *_CANT)}: "
             f"{some(found.bad_zero_points)}",
             "quantise again: a zero point has the dtype of what is quantised and its scale's shape",
         )
@@ -228,7 +229,8 @@ def _notes(found: _Found) -> Iterator[str]:
     if found.negative:
         yield f"scales below 0: {some(found.negative)}"
     if found.zero_blocks:
-        yield f"{found.zero_blocks:,} blocks have the scale 0, so that all of them is 0"
+        blocks = counted(found.zero_blocks, "block", "has", "have")
+        yield f"{blocks} the scale 0, so that all in it is 0"
     if found.weights["per_tensor"]:
         yield (
             f"weights quantised with one scale for the whole tensor: {some(found.per_tensor)}; one "

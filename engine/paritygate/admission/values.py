@@ -93,8 +93,10 @@ def iter_values(tensor: onnx.TensorProto, folder: Path) -> Iterator[np.ndarray[A
         OSError: see `iter_bytes`.
         ValueError: its dtype has no floats.
     """
+    if item_size(tensor) == 0 or dtype_of(tensor) in PACKED_BITS:
+        raise ValueError(f"{dtype_of(tensor)} has no floats")
     dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-    if dtype.kind not in "fV" or dtype_of(tensor) in PACKED_BITS:
+    if dtype.kind not in "fV":
         raise ValueError(f"{dtype_of(tensor)} has no floats")
     stored = dtype.newbyteorder("<") if dtype.kind == "f" else dtype
     for piece in iter_bytes(tensor, folder):

@@ -83,7 +83,7 @@ def _describe(model: Admitted, target: Target | None) -> dict[str, Any]:
             "external_data": [asdict(file) for file in model.identity.files],
         },
         "ir_version": facts.ir_version,
-        "opsets": dict(facts.opsets),
+        "opsets": {short(d): v for d, v in list(facts.opsets.items())[:200]},
         "producer": short(facts.producer),
         "graph": short(facts.graph),
         "inputs": _bounded(facts.inputs),

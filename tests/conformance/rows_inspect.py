@@ -126,6 +126,18 @@ def saturated(folder: Path, scale: float) -> Any:
     return result
 
 
+def foreign(folder: Path) -> Any:
+    """An operator that nobody brings."""
+    path = models.save_model(
+        folder / "m.onnx",
+        [helper.make_node("Odd", ["x"], ["y"], domain="acme")],
+        {"x": (models.FLOAT, ["n", 4])},
+        {"y": (models.FLOAT, ["n", 4])},
+        opsets={"acme": 1},
+    )
+    return paritygate.verify(lambda given: {"y": given["x"]}, path, {"x": X}, atol=9, rtol=0)
+
+
 BAD_SCALE = hold("admission.quantization")
 
 ROWS = [
@@ -154,6 +166,13 @@ ROWS = [
         "a dropout that is off",
         Call("verify", lambda f: training(f, is_on=False)),
         RELEASE,
+    ),
+    Case(
+        "inside",
+        "operators that neither the runtime nor the model brings",
+        Call("verify", foreign),
+        hold("runner.load_failed", "stage.not_run"),
+        says=("'acme'", "custom_op_libraries"),
     ),
     Case(
         "inside",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,15 @@ from tests.admission.test_quantization import qdq
 from tests.admission.test_semantic import rich
 
 MODELS = Path(__file__).parent / "models"
+
+
+def exported(path: Path) -> Path:
+    """What torch.export.save might write, of one operator."""
+    graph = {"graph_module": {"graph": {"nodes": [{"target": "torch.ops.aten.relu.default"}]}}}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("m/archive_format"), b"pt2")
+        archive.writestr(zipfile.ZipInfo("m/models/model.json"), json.dumps(graph))
+    return path
 
 
 def main() -> None:
@@ -24,6 +35,7 @@ def main() -> None:
         (MODELS / "good-quantised").write_bytes(path.read_bytes())
         models.external_data_model(path)
         (MODELS / "bad-external").write_bytes(path.read_bytes())
+        (MODELS / "good-archive").write_bytes(exported(path).read_bytes())
         (MODELS / "bad-cut").write_bytes((MODELS / "good-rich").read_bytes()[:-7])
 
 

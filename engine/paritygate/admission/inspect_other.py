@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from paritygate.admission.torch_file import form_of_file, pickled_names
 
 _JSON_LIMIT = 64 << 20
 _MOST = 200
+# What zipfile raises of an archive that isn't whole: also one that asks for a password.
+_DAMAGED = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error, EOFError)
 _WORDS = {
     "torchscript": "TorchScript: code and weights of a program",
     "exported": "a program that torch.export.save wrote",
@@ -56,7 +59,7 @@ def inspect_other(path: Path, form: str) -> tuple[dict[str, object], Inspection]
         Size and digest; and what a look into it found.
 
     Raises:
-        AdmissionError: it is of no form that is known.
+        AdmissionError: it is of no form that is known, or a damaged archive.
         OSError: it can't be read.
     """
     if form == "tflite":
@@ -89,6 +92,13 @@ def _unsafe(path: Path) -> Concern:
 
 def _archive(path: Path) -> dict[str, object]:
     """Members of an archive, and the operators of an exported program, read as JSON."""
+    try:
+        return _members(path)
+    except (*_DAMAGED, OSError, ValueError) as e:
+        raise AdmissionError(f"{path}: the archive is damaged ({short(e)}); export again") from None
+
+
+def _members(path: Path) -> dict[str, object]:
     with zipfile.ZipFile(path) as archive:
         infos = archive.infolist()
         told: dict[str, object] = {

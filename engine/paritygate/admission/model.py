@@ -9,10 +9,12 @@ from typing import Any
 
 import onnx
 
+from paritygate.admission.concerns import short
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.texts import check_texts
 
 STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
+_LONGEST, _MOST = 1_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,17 @@ class ModelFacts:
     outputs: Mapping[str, str]
 
     def to_json(self) -> dict[str, object]:
-        """The same, of JSON types."""
-        data = asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in data.items()}
+        """The same, of JSON types and bounded: a name may have megabytes."""
+        return {key: _bounded(value) for key, value in asdict(self).items()}
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        some = list(value.items())[:_MOST]
+        return {short(key, _LONGEST): _bounded(inner) for key, inner in some}
+    if isinstance(value, tuple):
+        return [short(item, _LONGEST) for item in value[:_MOST]]
+    return short(value, _LONGEST) if isinstance(value, str) else value
 
 
 def read_structure(path: Path, shown: Path) -> onnx.ModelProto:

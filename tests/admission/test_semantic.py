@@ -289,6 +289,9 @@ DIFFERENT: dict[str, Callable[[onnx.ModelProto], object]] = {
     "an edge from a body to outside": lambda m: (
         body(m, "then_branch").node[1].input.__setitem__(1, "outer")
     ),
+    "the outer value that a body reads": lambda m: (
+        body(m, "else_branch").node[0].input.__setitem__(0, "x")
+    ),
     "bodies exchanged": swap_bodies,
     "a constant of a function": lambda m: set_attribute(m.functions[0].node[0], "value_float", 3.5),
     "an optional input's place": lambda m: m.graph.node[8].input.__setitem__(
@@ -315,6 +318,39 @@ def test_any_change_counts(name: str) -> None:
     before = digest_graph(model, HERE)
     DIFFERENT[name](model)
     assert digest_graph(model, HERE) != before
+
+
+def split(outputs: int, taken: int) -> str:
+    """`y` is one of the equal parts of `x`."""
+    names = [f"p{i}" for i in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x"], names), helper.make_node("Relu", [names[taken]], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, [6])],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return digest_graph(made, HERE)
+
+
+def test_which_output_of_a_node_counts_and_how_many_it_has() -> None:
+    assert len({split(2, 0), split(2, 1), split(3, 0), split(3, 1), split(3, 2)}) == 5
+
+
+def test_the_dtype_of_a_weight_counts() -> None:
+    def of(dtype: str) -> str:
+        weight = numpy_helper.from_array(np.zeros(2, dtype), "w")
+        graph = helper.make_graph(
+            [helper.make_node("Shape", ["w"], ["y"])],
+            "g",
+            [],
+            [helper.make_tensor_value_info("y", TensorProto.INT64, [1])],
+            [weight],
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+        return digest_graph(made, HERE)
+
+    assert len({of("float32"), of("int32"), of("uint32")}) == 3
 
 
 @settings(max_examples=40)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.frontends import summaries
 
 from paritygate_frontends.report.checks import render_checks
@@ -77,6 +78,17 @@ def test_hold_shows_nonfinite_figures_and_both_places() -> None:
     assert (
         "  score: NaN or infinite elements: 1 in the reference, 5 in the candidate, 1 of them alike"
     ) in lines
+
+
+@pytest.mark.parametrize(("cand", "is_told"), [(250, True), (3, False), (0, False)])
+def test_elements_that_a_candidate_cuts_off_are_told(cand: int, is_told: bool) -> None:
+    summary = summaries.release()
+    figures = summary["stages"][0]["outputs"]["score"]
+    figures["saturated"] = {"ref": {"low": 1, "high": 2}, "cand": {"low": 0, "high": cand}}
+    told = [line for line in report(summary) if "limits of their dtype" in line]
+    assert len(told) == is_told
+    if is_told:
+        assert "score: elements at the limits of their dtype: 3 in the reference, 250" in told[0]
 
 
 def test_hold_counts_samples_that_were_not_compared() -> None:

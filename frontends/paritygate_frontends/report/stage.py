@@ -114,11 +114,24 @@ def _output_notes(outputs: Mapping[str, Figures]) -> Iterator[str]:
                 f"{clean(name)}: {figures['ref_beyond_cand_range']:,} finite reference elements "
                 "are beyond the range of the candidate's dtype"
             )
+        yield from _saturated(name, figures.get("saturated"))
         if figures.get("empty_samples"):
             yield f"{clean(name)}: {figures['empty_samples']:,} samples without an element"
         if isinstance(first := figures.get("first_difference"), Mapping):
             ref, cand = clean(repr(first["ref"])), clean(repr(first["cand"]))
             yield f"{clean(name)}: first difference at {_where(first)}: {ref} -> {cand}"
+
+
+def _saturated(name: str, found: object) -> Iterator[str]:
+    """More elements at the limits of the dtype than the reference has: values are cut off."""
+    if not isinstance(found, Mapping):
+        return
+    ref, cand = (sum(found[side].values()) for side in ("ref", "cand"))
+    if cand > ref:
+        yield (
+            f"{clean(name)}: elements at the limits of their dtype: {ref:,} in the reference, "
+            f"{cand:,} in the candidate, whose scale may be too small"
+        )
 
 
 def _place(located: Figures) -> str:

@@ -177,3 +177,20 @@ def test_what_is_read_for_a_runner_is_not_read_again(
     x = np.zeros((N, 2), np.float32)
     assert paritygate.run(plan_of(tmp_path, x), out=None).verdict == "release"
     assert taken == [("x", N)]
+
+
+def test_recordings_without_the_rejected_samples(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, max_rejected=3)
+    for name in ("a", "b"):
+        made = paritygate.record(plan, name, out=tmp_path / f"{name}.arrow")
+        assert made.exit_code == 0, made.reasons
+    files = {name: str(tmp_path / f"{name}.arrow") for name in ("a", "b")}
+    recorded = {**plan, "runners": {n: {"kind": "recorded", "path": p} for n, p in files.items()}}
+    assert paritygate.run(recorded, out=None).verdict == "release"
+    strict = paritygate.run({**recorded, "max_rejected": 0}, out=None)
+    assert [r.code for r in strict.reasons] == ["sample.rejected"]
+    wider = {**recorded, "inputs": {"x": {"range": [-100, 1000]}}}
+    missing = [r for r in paritygate.run(wider, out=None).reasons if r.code == "sample.missing"]
+    assert [r.count for r in missing] == [2, 2]
+    alone = paritygate.compare(files["a"], files["b"], out=None, atol=0, rtol=0)
+    assert {r.code for r in alone.reasons} == {"evidence.incomplete_recording"}

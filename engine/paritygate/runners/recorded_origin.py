@@ -80,7 +80,8 @@ def find_origin(runner: str, recording: GoldenPack, golden: GoldenPack) -> Origi
     """
     told = [_read(runner, recording, number) for number in range(len(recording.files))]
     known = tuple(found for found in told if found is not None)
-    lacking = tuple(_lacking(recording, told))
+    is_looked_for = recording is not golden and bool(golden.inputs)
+    lacking = tuple(_lacking(recording, told, is_looked_for=is_looked_for))
     if recording is golden:
         return Origin(known, len(told), tuple(_notes(known, len(told))) if known else (), lacking)
     if not known:
@@ -98,10 +99,14 @@ def find_origin(runner: str, recording: GoldenPack, golden: GoldenPack) -> Origi
     return Origin(known, len(told), tuple(notes), lacking)
 
 
-def _lacking(recording: GoldenPack, told: Sequence[Recording | None]) -> Iterator[str]:
+def _lacking(
+    recording: GoldenPack, told: Sequence[Recording | None], *, is_looked_for: bool
+) -> Iterator[str]:
     """How many samples of how many, where not all of the pack that it was made of are there.
 
-    A recording may be cut into several files, which then say the same of themselves.
+    A recording may be cut into several files, which then say the same of themselves. Samples that
+    were rejected are no loss where those of the golden pack are looked for in it: each is missing
+    then, or rejected again.
     """
     rows: dict[str, int] = {}
     known: dict[str, Recording] = {}
@@ -112,7 +117,8 @@ def _lacking(recording: GoldenPack, told: Sequence[Recording | None]) -> Iterato
             rows[key] = rows.get(key, 0) + file.rows
     for key, found in known.items():
         samples = found.samples
-        if samples.recorded + samples.as_expected != found.golden.samples:
+        rejected = samples.rejected if is_looked_for else 0
+        if samples.recorded + samples.as_expected + rejected != found.golden.samples:
             yield (
                 f"{samples.recorded} of the {found.golden.samples} samples of its golden pack were "
                 f"recorded ({samples.asked} asked for, {samples.rejected} rejected, "

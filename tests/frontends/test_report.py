@@ -96,6 +96,19 @@ def test_hold_counts_samples_that_were_not_compared() -> None:
     assert "  990 of 1,000 samples compared, 31 failed, 4 rejected, 6 missing, 2 extra" in lines
 
 
+def test_samples_that_the_pack_expects_to_be_rejected_and_where_rejected_ones_are() -> None:
+    stage = summaries.stage()
+    stage["samples"] |= {"as_expected": 3, "not_rejected": 1}
+    files = {"ids": "rejected-ids.arrow", "shards": ["rejected-00000.arrow"]}
+    counts = {"count": 5, "as_expected": 3, "not_rejected": 1, "kept": 2, "truncated": True}
+    summary = summaries.release(stages=[stage]) | {"rejected": {**files, **counts}}
+    lines = report(summary, Path("runs/advisory-1"))
+    told = ", 3 rejected as the pack expects, 1 not rejected though the pack expects it"
+    assert any(line.endswith(told) for line in lines), lines
+    assert "  rejected-00000.arrow: 2 rejected samples with inputs, the first of them" in lines
+    assert "  rejected-ids.arrow: why each of all 9 was not run" in lines
+
+
 def test_hold_lists_flips_only_most_frequent_first() -> None:
     lines = report(summaries.hold())
     assert row(lines, "disposition", 1)[1:5] == ["5 of 990", "1", "99.49 %", "0.3 %"]

@@ -54,6 +54,12 @@ def _table(*columns: str, text_columns: int = 1) -> Table:
     return table
 
 
+_WORDS = {
+    "as_expected": "rejected as the pack expects",
+    "not_rejected": "not rejected though the pack expects it",
+}
+
+
 def _samples(stage: Figures) -> str:
     if stage.get("ran") is False:
         return "not run"
@@ -65,7 +71,7 @@ def _samples(stage: Figures) -> str:
     rest = {name: count for name, count in counts.items() if count}
     failed = rest.pop("failed", 0)
     text += f", {failed:,} failed" if failed else ", none failed"
-    return text + "".join(f", {count:,} {name}" for name, count in rest.items())
+    return text + "".join(f", {count:,} {_WORDS.get(name, name)}" for name, count in rest.items())
 
 
 def _output_table(outputs: Mapping[str, Figures]) -> Table:

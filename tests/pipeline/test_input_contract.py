@@ -158,3 +158,17 @@ def test_in_words(table: dict[str, Any], dtype: str, value: list[Any], told: str
     array = np.array([value], dtype)
     ((_, first, count),) = contract.check(array).each()
     assert str(contract.describe(array[0], first, count)) == told
+
+
+def test_bounds_laid_out_for_many_lengths_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_contract, "_MOST_TILES", 3)
+    table = InputTable.model_validate(
+        {"range": [[0, 1], [2, 3]], "axes": ["sample", "channel", "time"]}
+    )
+    contract = make_contract("x", table, ColumnSpec("x", "float32", (2, None)))
+    for length in range(1, 40):
+        array = np.stack([np.zeros(length, np.float32), np.full(length, 2, np.float32)])[None]
+        assert contract.check(array) is None
+        array[0, 1, -1] = 1
+        assert list(contract.check(array).each()) == [(0, 2 * length - 1, 1)]
+        assert len(contract._tiles) <= 3

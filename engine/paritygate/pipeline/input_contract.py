@@ -21,6 +21,7 @@ Bound = int | float
 _TILE = 8_192  # elements of which bounds are laid out side by side
 _LEAST_TILE = 1_024
 _RUN = 8_192
+_MOST_TILES, _LARGE_TILE = 64, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,11 @@ class InputContract:
     def _laid_out(self, key: tuple[str, int, int], lay: Callable[[Any], Any]) -> tuple[Any, Any]:
         tile = self._tiles.get(key)
         if tile is None:
-            tile = self._tiles[key] = (lay(self.low), lay(self.high))
+            tile = lay(self.low), lay(self.high)
+            # There may be as many as there are lengths of samples.
+            if len(self._tiles) >= _MOST_TILES or len(tile[0]) > _LARGE_TILE:
+                self._tiles.clear()
+            self._tiles[key] = tile
         return tile
 
 

@@ -18,7 +18,7 @@ from paritygate.pipeline.reject import Rejected
 
 EXPECT = "expect"
 _REJECT = "reject"
-_KNOWN = (_REJECT, "run", NULL)
+_KNOWN = (_REJECT, "run", "", NULL)  # CSV knows no null
 
 
 def expect_column(plan: Plan, pack: GoldenPack) -> str | None:

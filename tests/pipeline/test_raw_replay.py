@@ -365,6 +365,14 @@ def f(raw):
     assert held.reasons[0].count == N - N // 5  # a sample of one element is its own reverse
 
 
+def test_what_decisions_have_to_cover_is_not_asked_of_inputs(tmp_path: Path) -> None:
+    plan = make(tmp_path)
+    demand = "[require_coverage.decisions.bright]\neach_side = 1\n"
+    plan.write_text(plan.read_text().replace("2.0", "2.2") + demand)
+    result = paritygate.run(plan, out=None)
+    assert not [r for r in result.reasons if r.stage == "preprocessing"], result.explain()
+
+
 def test_any_number_of_threads_counts_the_same(tmp_path: Path) -> None:
     plan = make(tmp_path, CAST)
     found = [

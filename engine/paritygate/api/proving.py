@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from paritygate.api.exporting import rows_of
 from paritygate.api.packs import Files, files_of
-from paritygate.core.errors import GoldenError, PlanError, Problem
+from paritygate.core.errors import PlanError, Problem
+from paritygate.core.text import clean
+from paritygate.golden.bounds import read_whole
 from paritygate.golden.check import PackUse, open_for_check
 from paritygate.golden.content import leaf_of, prove_row
 from paritygate.golden.merkle import Proof
 
 _VERSION = 1
+_MOST_BYTES = 1 << 20
+
+_Hash = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _ProofTable(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    content_digest: _Hash
+    samples: Annotated[StrictInt, Field(ge=1, lt=1 << 63)]
+    row: Annotated[StrictInt, Field(ge=0, lt=1 << 63)]
+    id: StrictInt | StrictStr
+    leaf: _Hash
+    path: Annotated[list[_Hash], Field(max_length=64)]
 
 
 def prove_sample(pack: Files, sample: int | str, *, id: str = "sample_id") -> dict[str, Any]:
@@ -62,18 +88,8 @@ def verify_proof(
         PlanError: no proof.
     """
     told = _read(proof)
-    try:
-        found = Proof(
-            int(told["row"]),
-            int(told["samples"]),
-            tuple(bytes.fromhex(node) for node in told["path"]),
-        )
-        sample = told["id"]
-        is_known = told["schema_version"] == _VERSION
-    except (KeyError, TypeError, ValueError) as error:
-        raise _no_proof(f"is none: {error!r}") from error
-    if not is_known:
-        raise _no_proof(f"has the version {told['schema_version']!r}; this one reads {_VERSION}")
+    found = Proof(told.row, told.samples, tuple(bytes.fromhex(node) for node in told.path))
+    sample = told.id
     row = _row(sample_pack, sample, id)
     leaf = leaf_of(files_of(sample_pack), Path.cwd(), row, id_column=id)
     try:
@@ -89,18 +105,17 @@ def _row(pack: Files, sample: int | str, id_: str) -> int:
         return row
 
 
-def _read(proof: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, Any]:
-    if isinstance(proof, Mapping):
-        return proof
+def _read(proof: Mapping[str, Any] | str | PathLike[str]) -> _ProofTable:
     try:
-        told = json.loads(Path(proof).read_bytes())
-    except OSError as error:
-        raise GoldenError(f"{proof}: can't be opened ({error.strerror or error})") from error
-    except ValueError as error:
+        if isinstance(proof, Mapping):
+            return _ProofTable.model_validate(dict(proof))
+        return _ProofTable.model_validate(orjson.loads(read_whole(Path(proof), _MOST_BYTES)))
+    except orjson.JSONDecodeError as error:
         raise _no_proof(f"is no JSON ({error})") from error
-    if not isinstance(told, Mapping):
-        raise _no_proof("is no table")
-    return told
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise _no_proof(f"is none: {where}: {clean(first['msg'])}") from error
 
 
 def _no_proof(told: str) -> PlanError:

@@ -23,6 +23,7 @@ from paritygate.golden.write import folder_error
 if TYPE_CHECKING:
     from paritygate.golden.pack import GoldenPack
 
+_MOST_REPEATED = 1 << 20
 MAX_SLICE_VALUES = 1_000
 _STEP = 65_536
 _RESIDENT = 16 << 20
@@ -337,16 +338,30 @@ def check_kind(ids: Ids, kind: str) -> None:
 
 
 def _pass_over(pack: GoldenPack) -> tuple[bool, dict[str, tuple[str, ...]]]:
-    is_ascending, last = True, None
+    is_ascending, last, repeated = True, None, 0
     values: dict[str, dict[str, None]] = {name: {} for name in pack.slices}
     for start, stop in pack.batch_spans(_STEP):
         ids = pack.ids(start, stop)
         if is_ascending:
             is_ascending = bool((ids[1:] > ids[:-1]).all()) and (last is None or ids[0] > last)
             last = ids[-1]
+        if not is_ascending:
+            repeated += int((ids[1:] == ids[:-1]).sum())
+            _refuse_repeated(pack, repeated, stop)
         _check_values(pack, start, stop, values)
         pack.done_until(stop)
     return is_ascending, {name: tuple(known) for name, known in values.items()}
+
+
+def _refuse_repeated(pack: GoldenPack, repeated: int, stop: int) -> None:
+    """Refuse ids that are no ids, before an index is made of them."""
+    if repeated > _MOST_REPEATED:
+        path, row = pack.place(stop - 1)
+        raise GoldenError(
+            f"{path}: {repeated} rows up to row {row} have the id of the row before; ids are "
+            "unique over all files of a pack, so name the column that holds them",
+            "golden.duplicate_id",
+        )
 
 
 def _check_values(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
+from paritygate.golden.bounds import check_regular, read_whole
 from paritygate.golden.evidence import SYNTHETIC
 from paritygate.golden.source import cannot_open
 
@@ -20,6 +22,9 @@ _SET = re.compile(r"test_data_set_(\d+)")
 _EVIDENCE = "synthetic.txt"
 _FILE = re.compile(r"(input|output)_(\d+)\.pb")
 _KEYS = {"per_sample_tolerance": "atol", "relative_per_sample_tolerance": "rtol"}
+
+_MOST_BYTES = 1 << 31  # of a message of protobuf
+_WIDEST = 16  # bytes of an element
 
 Tensors = dict[str, Array]
 
@@ -136,6 +141,7 @@ def graph_values(path: Path) -> tuple[list[Any], list[Any]]:
     """
     import onnx
 
+    check_regular(path)
     try:
         model = onnx.load(str(path), load_external_data=False)
     except OSError as error:
@@ -182,10 +188,7 @@ def _read(path: Path, name: str, holds: str) -> Iterator[tuple[str, Array]]:
     """
     import onnx
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise cannot_open(path, error) from error
+    data, problem = read_whole(path, _MOST_BYTES), ""
     for said, kind, take in (
         ("tensor", onnx.TensorProto, _tensor),
         ("sequence", onnx.SequenceProto, _sequence),
@@ -198,12 +201,15 @@ def _read(path: Path, name: str, holds: str) -> Iterator[tuple[str, Array]]:
             found = list(take(proto, name if holds else proto.name or name, path))
         except GoldenError:
             raise
+        except ShapeError as error:
+            problem = problem or f"{path}: {error}"
+            continue
         except Exception:  # protobuf and numpy_helper have errors of their own
             continue
         yield from found
         return
     raise GoldenError(
-        f"{path}: holds no tensor, sequence of tensors or optional tensor with a value",
+        problem or f"{path}: holds no tensor, sequence of tensors or optional tensor with a value",
         "golden.format",
     )
 
@@ -213,8 +219,10 @@ def _tensor(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
 
     if proto.data_type == TensorProto.UNDEFINED:
         raise ValueError("no tensor")
+    held = proto.ByteSize()
     if proto.data_location == TensorProto.EXTERNAL:
-        _refuse_outside(proto, path)
+        held = _bytes_beside(proto, path)
+    _check_size(proto, name, held)
     if proto.data_type == TensorProto.STRING:  # NumPy's own texts lose zero characters at the end
         texts = [text.decode() for text in proto.string_data]
         array: Any = np.array(texts, object).reshape(tuple(proto.dims))
@@ -226,8 +234,37 @@ def _tensor(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:
     yield name, array
 
 
-def _refuse_outside(proto: Any, path: Path) -> None:
-    """External data lies beside the file or below."""
+class ShapeError(ValueError):
+    """A tensor that can't have the shape that it says to have."""
+
+
+def _check_size(proto: Any, name: str, held: int) -> None:
+    """Refuse a shape that the bytes that are there can't fill, before an array is made of it.
+
+    Raises:
+        ShapeError: naming both.
+    """
+    from onnx import TensorProto, helper
+
+    dims = [int(dim) for dim in proto.dims]
+    elements = math.prod(dims)
+    is_beside = proto.data_location == TensorProto.EXTERNAL
+    is_far_too_much = is_beside and held > _WIDEST * elements
+    if any(dim < 0 for dim in dims) or elements > 2 * held or is_far_too_much:
+        try:
+            kind = helper.tensor_dtype_to_string(proto.data_type).removeprefix("TensorProto.")
+        except Exception:  # a number that is no type's
+            raise ValueError("no tensor") from None
+        told = f"{name!r} says to be {kind.lower()}{dims}, but there are {held} bytes for it"
+        raise ShapeError(told)
+
+
+def _bytes_beside(proto: Any, path: Path) -> int:
+    """Bytes of external data, which lie beside the file or below.
+
+    Raises:
+        GoldenError: they are no file there.
+    """
     said = {entry.key: entry.value for entry in proto.external_data}
     place = (path.parent / said.get("location", "")).resolve()
     if not place.is_relative_to(path.parent.resolve()) or not place.is_file():
@@ -235,6 +272,12 @@ def _refuse_outside(proto: Any, path: Path) -> None:
             f"{path}: its data lie in {said.get('location')!r}, which isn't a file in this folder",
             "golden.unreadable",
         )
+    size: int = max(0, place.stat().st_size - _number(said.get("offset", "0")))
+    return min(size, _number(said["length"])) if "length" in said else size
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 def _sequence(proto: Any, name: str, path: Path) -> Iterator[tuple[str, Array]]:

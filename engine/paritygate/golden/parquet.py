@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from paritygate.core.digest import watch
 from paritygate.core.errors import GoldenError
+from paritygate.golden.bounds import check_unpacked
 from paritygate.golden.scratch import Scratch
 from paritygate.golden.source import cannot_open, fields_of, no_rows, reading
 
@@ -30,6 +31,7 @@ _PIECE_ROWS = 1 << 18
 _KEPT_BYTES = 64 << 20
 _KEPT_PIECES = 2
 _PASSES = 4
+_UNEVEN_ROWS = 4_096
 _READ_BYTES = 1 << 20
 
 
@@ -151,15 +153,18 @@ class ParquetSource:
             )
         with reading(self.path):
             waiting: list[Any] = []
+            most = max(sizes) if _has_fixed_size(self.fields[name].type) else _UNEVEN_ROWS
             batches = self._file.iter_batches(
-                max(sizes), row_groups=[group], columns=[name], use_threads=False
+                min(most, max(sizes)), row_groups=[group], columns=[name], use_threads=False
             )
             for size in sizes:
                 while sum(map(len, waiting)) < size:
                     batch = next(batches, None)
                     if batch is None:
                         raise pa.ArrowInvalid(f"row group {group} ends within column {name!r}")
-                    waiting.append(_plain(batch.column(name)))
+                    column = batch.column(name)
+                    check_unpacked(self.path, f"column {name!r}", column.nbytes, self.size)
+                    waiting.append(_plain(column))
                 whole = waiting[0] if len(waiting) == 1 else pa.concat_arrays(waiting)
                 waiting = [whole.slice(size)] if len(whole) > size else []
                 yield whole.slice(0, size)
@@ -268,6 +273,15 @@ def _cut(groups: Sequence[int], step: int) -> list[_Group]:
 
 def _sizes(pieces: Sequence[_Group]) -> tuple[int, ...]:
     return tuple(size for group in dict.fromkeys(pieces) for size in group.sizes)
+
+
+def _has_fixed_size(kind: pa.DataType) -> bool:
+    """Whether each row takes as much room as the first one."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_fixed_size(kind.storage_type)
+    if isinstance(kind, pa.FixedSizeListType):
+        return _has_fixed_size(kind.value_type)
+    return pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 def _holds_nothing(kind: pa.DataType) -> bool:

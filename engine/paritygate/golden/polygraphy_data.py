@@ -14,9 +14,11 @@ import orjson
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
-from paritygate.golden.source import cannot_open
+from paritygate.golden.bounds import read_whole
 
 _CLASS = "polygraphy_class"
+_MOST_BYTES = 1 << 33
+_MAGIC = b"\x93NUMPY"
 Tensors = dict[str, Array]
 
 
@@ -31,11 +33,11 @@ def read_json(path: Path, runner: str | None) -> tuple[str, list[Tensors]]:
         GoldenError: another JSON, an array that can't be read, or no such runner.
     """
     try:
-        told = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise cannot_open(path, error) from error
+        told = orjson.loads(read_whole(path, _MOST_BYTES))
     except orjson.JSONDecodeError as error:
         raise GoldenError(f"{path}: is no JSON ({error})", "golden.format") from error
+    if isinstance(told, list) and not told:
+        raise GoldenError(f"{path}: holds no iteration", "golden.empty")
     if isinstance(told, list):
         return "in", [_tensors(path, f"iteration {at}", one) for at, one in enumerate(told)]
     if isinstance(told, Mapping) and told.get(_CLASS) == "RunResults":
@@ -63,6 +65,8 @@ def _outputs(path: Path, told: Mapping[str, Any], runner: str | None) -> list[Te
             f"{path}: holds the outputs of: {have}; name one of them by --runner",
             "golden.missing_column",
         )
+    if not named[chosen]:
+        raise GoldenError(f"{path}: holds no iteration of {chosen}", "golden.empty")
     return [
         _tensors(path, f"{chosen}, iteration {at}", one) for at, one in enumerate(named[chosen])
     ]
@@ -86,6 +90,8 @@ def _array(path: Path, where: str, told: Any) -> Array:
         raise GoldenError(f"{path}: {where} is {kind}, no array", "golden.format")
     try:
         data = base64.b64decode(told["array"], validate=True)
+        if not data.startswith(_MAGIC):
+            raise ValueError("it is no array of NumPy's own format")
         array: Any = np.load(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # the parser of headers has errors of many kinds
         raise GoldenError(f"{path}: {where} can't be read ({error})", "golden.format") from error

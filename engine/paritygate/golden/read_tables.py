@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.csv
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import GoldenError
+from paritygate.golden.bounds import check_regular, read_whole
 from paritygate.golden.build import Piece
 from paritygate.golden.formats import open_file
 from paritygate.golden.source import cannot_open, reading
@@ -34,6 +36,8 @@ _DAMAGE = (
     OverflowError,
 )
 _ROWS = 16_384
+_MOST_ROW_BYTES = 1 << 30
+_MOST_STATE_BYTES = 1 << 24
 _DIRECT = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
@@ -75,6 +79,7 @@ def names_of(path: Path) -> list[str]:
         with _opened_npz(path) as archive:
             return sorted(n.removesuffix(".npy") for n in archive.namelist())
     if is_csv(path):
+        _check_lines(path)
         with reading(path), _open_csv(path, (), {}) as reader:
             return list(reader.schema.names)
     source = open_file(path, "")
@@ -97,14 +102,18 @@ def saved_dataset(folder: Path) -> list[Path]:
     if not state.is_file():
         return []
     try:
-        found = orjson.loads(state.read_bytes())
+        found = orjson.loads(read_whole(state, _MOST_STATE_BYTES))
         names = [str(entry["filename"]) for entry in found["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GoldenError(f"{state}: can't be read ({error!r})", "golden.format") from error
     if found.get("_indices_data_files"):
         told = f"{folder}: is a selection of rows; save it after flatten_indices()"
         raise GoldenError(told, "golden.format")
-    return [folder / Path(name).name for name in names]
+    outside = [name for name in names if name in ("", ".", "..") or Path(name).name != name]
+    if outside:
+        told = f"{state}: names {outside[0]!r}, which is no file in this folder"
+        raise GoldenError(told, "golden.format")
+    return [folder / name for name in names]
 
 
 def _arrow(path: Path, columns: Sequence[str]) -> Iterator[Piece]:
@@ -131,10 +140,26 @@ def _arrow(path: Path, columns: Sequence[str]) -> Iterator[Piece]:
 
 def _csv(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) -> Iterator[Piece]:
     row = 0
+    _check_lines(path)
+    with reading(path), _open_csv(path, (), {}) as reader:
+        twice = [name for name, times in Counter(reader.schema.names).items() if times > 1]
+        if wrong := [name for name in twice if not columns or name in columns]:
+            told = f"{path}: column {wrong[0]!r} occurs twice; give every column its own name"
+            raise GoldenError(told, "golden.schema")
     with reading_csv(path), _open_csv(path, columns, dtypes) as reader:
         for batch in reader:
             yield Piece(str(path), row, batch)
             row += batch.num_rows
+
+
+def _check_lines(path: Path) -> None:
+    """Refuse a line that no block holds: Arrow would read on to its end, wherever that is."""
+    check_regular(path)
+    with reading(path), path.open("rb") as file:
+        while len(block := file.read(_BYTES)) == _BYTES:
+            if b"\n" not in block and b"\r" not in block:
+                told = f"{path}: a line has more than {_BYTES} bytes; it is no table of numbers"
+                raise GoldenError(f"{told} and texts, or its lines end otherwise", "golden.format")
 
 
 class reading_csv:  # noqa: N801 - used as a context
@@ -159,6 +184,7 @@ def _open_csv(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) -> 
         for name, dtype in dtypes.items()
         if dtype in (*_DIRECT, STRING)
     }
+    check_regular(path)
     delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
     try:
         return pa.csv.open_csv(
@@ -184,6 +210,7 @@ def _reading_arrays(where: str | Path) -> Iterator[None]:
 
 
 def _opened_npz(path: Path) -> zipfile.ZipFile:
+    check_regular(path)
     with _reading_arrays(path):
         return zipfile.ZipFile(path)
     raise AssertionError("unreachable")
@@ -211,6 +238,8 @@ def _arrays(
     with ExitStack() as stack:
         arrays = {}
         for name in wanted:
+            if archive is None:
+                check_regular(names[name])
             with _reading_arrays(path):
                 file: Any = archive.open(names[name]) if archive else names[name].open("rb")
             arrays[name] = _Npy(f"{path}: array {name!r}", stack.enter_context(file))
@@ -259,6 +288,11 @@ class _Npy:
             told = f"{where}: holds {self._dtype}; numbers, bools and texts are read"
             raise GoldenError(told, "golden.column_type")
         self.row_bytes = math.prod(self._shape) * self._dtype.itemsize
+        if min(shape) < 0:
+            raise GoldenError(f"{where}: says to be of shape {shape}", "golden.format")
+        if self.row_bytes > _MOST_ROW_BYTES:
+            told = f"{where}: a sample of it has {self.row_bytes} bytes, at most {_MOST_ROW_BYTES}"
+            raise GoldenError(f"{told} are read", "golden.shape")
 
     def read(self, rows: int) -> Any:
         """The next rows."""

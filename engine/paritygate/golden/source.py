@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
+from paritygate.golden.bounds import check_unpacked
 
 _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
@@ -107,6 +108,8 @@ class MappedSource:
             with reading(self.path):
                 batch = self._load(number)
                 self._check(batch, number)
+                if not self.is_mapped:
+                    check_unpacked(self.path, f"record batch {number}", batch.nbytes, self.size)
             self._kept[number] = batch
             if len(self._kept) > (_KEPT_BATCHES if self.is_mapped else _KEPT_UNPACKED):
                 self._kept.popitem(last=False)

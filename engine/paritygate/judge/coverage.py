@@ -73,7 +73,7 @@ def judge_coverage(facts: RunFacts) -> Iterator[Reason]:
     rules = {rule.name: rule for rule in facts.plan.decisions}
     for stage in facts.stages:
         for name, demand in wanted.decisions.items():
-            if stage.tally is not None and stage.stage.judges(rules[name].output):
+            if stage.tally is not None and stage.stage.decides(rules[name].output):
                 yield from _of_decision(stage, rules[name], demand)
     if not any(stage.tally is not None for stage in facts.stages):
         return

@@ -1,0 +1,67 @@
+"""What is read of files that somebody else made: regular files, whole, and no more than is sane."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from paritygate.core.errors import GoldenError
+
+_UNPACKED = 1 << 28
+_RATIO = 1_000
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """All bytes of a regular file: a pipe may never end, and a device has no end.
+
+    Raises:
+        GoldenError: it can't be opened, is no regular file, or has more bytes than `most`.
+    """
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise _cannot_open(path, error) from error
+    if len(data) > most:
+        told = f"{path}: has more than {most} bytes, the most that is read of such a file"
+        raise GoldenError(told, "golden.format")
+    return data
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is there and isn't a regular file.
+
+    Raises:
+        GoldenError: naming it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise _cannot_open(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise GoldenError(f"{path}: isn't a regular file; name one", "golden.unreadable")
+
+
+def check_unpacked(path: Path, what: str, unpacked: int, size: int) -> None:
+    """Refuse what unpacks to far more than the whole file it is a part of, before there is more.
+
+    Args:
+        path: the file.
+        what: the part that was unpacked.
+        unpacked: its bytes.
+        size: bytes of the file.
+
+    Raises:
+        GoldenError: `golden.unreadable`.
+    """
+    if unpacked > max(_UNPACKED, _RATIO * size):
+        raise GoldenError(
+            f"{path}: {what} unpacks to {unpacked >> 20} MiB or more, from a file of {size} bytes; "
+            "if that is meant, write it as an Arrow IPC file without compression"
+        )
+
+
+def _cannot_open(path: Path, error: Exception) -> GoldenError:
+    told = getattr(error, "strerror", None) or error
+    return GoldenError(f"{path}: can't be opened ({told}); check the path and that you may read it")

@@ -5,6 +5,7 @@ PYTEST_ARGS ?= -n 2
 BENCH_ARGS ?=
 LOCK_ARGS ?=
 FUZZ_SECONDS ?= 600
+FUZZ_SOURCES := onnx polygraphy dataset npy npz csv proof
 UV_VERSION := 0.13.9
 
 VENV := .venv
@@ -35,12 +36,17 @@ openvino: $(OPENVINO) ## make .venv-openvino, with a second provider, for the te
 
 torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
 
-nightly: $(READY) ## fuzz the readers of packs and models; what is found stays in .fuzz
-	@mkdir -p .fuzz/found .fuzz/models
+nightly: $(READY) ## fuzz the readers of packs, models and sources; what is found stays in .fuzz
+	@mkdir -p .fuzz/found .fuzz/models $(FUZZ_SOURCES:%=.fuzz/found-%)
 	$(BIN)/python -m tests.fuzz.fuzz_pack -max_total_time=$(FUZZ_SECONDS) \
 	  -artifact_prefix=.fuzz/ .fuzz/found tests/fuzz/corpus
 	$(BIN)/python -m tests.fuzz.fuzz_inspect -max_total_time=$(FUZZ_SECONDS) \
 	  -artifact_prefix=.fuzz/ .fuzz/models tests/fuzz/models
+	@for target in $(FUZZ_SOURCES); do \
+	  $(BIN)/python -m tests.fuzz.fuzz_sources $$target -max_total_time=$$(($(FUZZ_SECONDS) / 10)) \
+	    -artifact_prefix=.fuzz/$$target- .fuzz/found-$$target tests/fuzz/sources/$$target \
+	    || exit 1; \
+	done
 
 lint: $(READY) ## check format, lint, types, layers and that no machine is named
 	$(BIN)/ruff format --check .

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 from tests.packs import Container, write_pack
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden.formats import open_file
 from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.golden.raw import RawRecords
 
 ROWS = 20
 SLICES = ("site", "kind")
@@ -37,7 +39,10 @@ def rich_pack(path: Path, container: Container = "file", compression: str | None
         "out.ragged": pa.array([[[1.0, 2.0]] * (i % 3) for i in range(ROWS)]),
         "out.shaped": variable_tensors(),
         "kind": pa.array(list("ab") * 10).dictionary_encode(),
-        "note": pa.array([{"a": i, "b": "text"} for i in range(ROWS)]),
+        "raw.note": pa.array([{"a": i, "b": "text"} for i in range(ROWS)]),
+        "raw.counts": pa.array([[i, 7] * (i % 3) for i in range(ROWS)], pa.list_(pa.int16())),
+        "raw.holes": pa.array([b"blob", None, b""] * 6 + [b"x"] * 2),
+        "raw.word": pa.array([f"word {i}" for i in range(ROWS)]),
     }
     if container != "parquet":
         columns["in.view"] = pa.array([[[1.0], [2.0]]] * ROWS, pa.list_view(pa.list_(pa.float64())))
@@ -106,7 +111,25 @@ def read_pack(path: Path) -> dict[str, list[Any]]:
             coded = pack.slice_values(name, 0, n)
             found[name] = [coded.values[code] for code in coded.codes]
         _look_up(pack)
-        return found
+        return found | read_raw(path, n)
+
+
+def read_raw(path: Path, samples: int) -> dict[str, list[Any]]:
+    """Raw columns -> values, by our reader; nothing where there are none."""
+    source = open_file(path, "sample_id")
+    names = [name for name in source.fields if name.startswith("raw.")]
+    source.close()
+    if not names or not samples:
+        return {}
+    raw = RawRecords([path], "sample_id", ())
+    records = raw.take(np.arange(samples))
+    raw.close()
+    return {
+        f"raw.{name}": [value.tolist() if isinstance(value, np.ndarray) else value for value in v]
+        if v.dtype == object
+        else v.tolist()
+        for name, v in records.items()
+    }
 
 
 def _look_up(pack: GoldenPack) -> None:
@@ -133,6 +156,8 @@ def read_alone(path: Path, names: list[str]) -> dict[str, list[Any]]:
 
 def _plain(column: pa.ChunkedArray, name: str) -> list[Any]:
     values = column.to_pylist()
+    if name.startswith("raw."):
+        return values
     if not name.startswith(("in.", "out.")):
         return ["(null)" if value is None else value for value in values]
     if isinstance(column.type, pa.StructType):

@@ -316,10 +316,11 @@ def zipped(content: bytes) -> bytes:
         header("(" + "(" * 500 + ")" * 500 + ",)") + b"\0" * 4,
         header("(1,)", "'|V1073741824'") + b"\0" * 4,
         header("(1,)", "[('a', '<f4')]") + b"\0" * 4,
+        header("(1,)", "'<U1'") + b"\0\xd8\0\0",
         b"",
         b"\x93NUMPY",
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_arrays_of_polygraphy_are_never_unpickled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
@@ -365,10 +366,12 @@ def test_a_json_of_anything(tmp_path: Path, text: str) -> None:
         header("(3, 1073741824)") + b"\0" * 64,
         header("()") + b"\0" * 4,
         header("(3,)", "'O'") + b"\0" * 64,
+        header("(1,)", "'<U1'") + b"\xff\xff\x11\0",
+        header("(1,)", "'>U1'") + b"\0\0\xdc\0",
         header("(3,)", "'<M8[s]'") + b"\0" * 64,
         b"\x93NUMPY\x09\x00" + b"\0" * 64,
     ],
-    ids=range(11),
+    ids=range(13),
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_arrays_that_are_not_what_their_header_says(

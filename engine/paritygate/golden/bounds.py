@@ -5,10 +5,14 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from paritygate.core.errors import GoldenError
 
 _UNPACKED = 1 << 28
 _RATIO = 1_000
+_LAST, _HALVES = 0x10FFFF, (0xD800, 0xDFFF)
 
 
 def read_whole(path: Path, most: int) -> bytes:
@@ -60,6 +64,19 @@ def check_unpacked(path: Path, what: str, unpacked: int, size: int) -> None:
             f"{path}: {what} unpacks to {unpacked >> 20} MiB or more, from a file of {size} bytes; "
             "if that is meant, write it as an Arrow IPC file without compression"
         )
+
+
+def as_texts(where: str, values: npt.NDArray[np.str_]) -> npt.NDArray[np.object_]:
+    """NumPy's own texts as str, each checked: whatever lies in a file may be said to be texts.
+
+    Raises:
+        GoldenError: characters that Unicode doesn't have.
+    """
+    wide = np.ascontiguousarray(values.reshape(-1)).astype(values.dtype.newbyteorder("="))
+    codes = wide.view(np.uint32)
+    if ((codes > _LAST) | ((codes >= _HALVES[0]) & (codes <= _HALVES[1]))).any():
+        raise GoldenError(f"{where}: holds a text that is no Unicode", "golden.value")
+    return values.astype(object)
 
 
 def _cannot_open(path: Path, error: Exception) -> GoldenError:

@@ -14,7 +14,7 @@ import orjson
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
-from paritygate.golden.bounds import read_whole
+from paritygate.golden.bounds import as_texts, read_whole
 
 _CLASS = "polygraphy_class"
 _MOST_BYTES = 1 << 33
@@ -98,7 +98,7 @@ def _array(path: Path, where: str, told: Any) -> Array:
     if not isinstance(array, np.ndarray):
         raise GoldenError(f"{path}: {where} is no array", "golden.format")
     if array.dtype.kind == "U":
-        array = array.astype(object)
+        array = as_texts(f"{path}: {where}", array)
     native: Array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if dtype_name(array.dtype) not in DTYPES:
         told_dtype = f"{path}: {where} is {array.dtype}, which can't be judged"

@@ -18,7 +18,7 @@ import pyarrow.csv
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import GoldenError
-from paritygate.golden.bounds import check_regular, read_whole
+from paritygate.golden.bounds import as_texts, check_regular, read_whole
 from paritygate.golden.build import Piece
 from paritygate.golden.formats import open_file
 from paritygate.golden.source import cannot_open, reading
@@ -303,5 +303,5 @@ class _Npy:
             raise GoldenError(f"{self._where}: ends before its last sample", "golden.unreadable")
         values = np.frombuffer(data, self._dtype).reshape(rows, *self._shape)
         if self._is_text:
-            return values.astype(object)
+            return as_texts(self._where, values)
         return values.astype(self._dtype.newbyteorder("="), copy=False)

@@ -391,6 +391,8 @@ def test_the_command_tells_and_failing_samples_run_again_beside_their_batch(tmp_
     (folder,) = (tmp_path / "runs").iterdir()
     explained = execute("explain", str(folder), "139", cwd=tmp_path)
     assert explained.returncode == 0, explained.stderr
+    assert "prepares this record otherwise" in " ".join(explained.stdout.split())
+    assert "order of channels" in " ".join(done.stdout.split())
     alone = execute("replay", str(folder), cwd=tmp_path)
     assert alone.returncode == 2
     assert "replay --with-batch reads them from the golden pack" in " ".join(alone.stderr.split())

@@ -15,7 +15,19 @@ def advise(found: Mapping[str, Any], stage: Mapping[str, Any]) -> list[str]:
         found: the explanation of a sample, without this list.
         stage: the summary of its stage.
     """
+    if stage.get("of") == "inputs":
+        return list(dict.fromkeys([*_of_patterns(found), *_of_inputs(found)]))
     return list(dict.fromkeys([*_of_patterns(found), *_of_rules(found, stage), *_of_sides(found)]))
+
+
+def _of_inputs(found: Mapping[str, Any]) -> Iterator[str]:
+    """Of a stage in which raw records were prepared anew."""
+    if not found["outputs"]:
+        yield "the function gave no answer for this sample: look at its raw record"
+    yield (
+        "the product prepares this record otherwise than the golden inputs say: look at scale, "
+        "units, order of channels and casts of the preprocessing, and at what wrote the inputs"
+    )
 
 
 def _of_patterns(found: Mapping[str, Any]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason, Verdict
@@ -217,6 +218,11 @@ def _judge_structure(stage: StageFacts, tally: StageTally) -> Iterator[Reason]:
         )
 
 
+_OF_VALUES = ("tolerance.", "nonfinite.", "dtype.", "shape.")
+_PREPARED = (
+    "look at scale, units, order of channels and casts of the preprocessing, and at what wrote the "
+    "golden inputs"
+)
 _ORDER = (
     "sample.rejected",
     "contract.not_rejected",
@@ -251,4 +257,6 @@ def _judge_rules(facts: RunFacts, stage: StageFacts, tally: StageTally) -> Itera
                 continue
         if rule == "sample.rejected" and hits.samples <= facts.plan.table.max_rejected:
             continue
-        yield sentences.for_rule(facts, stage, tally, rule, subject)
+        reason = sentences.for_rule(facts, stage, tally, rule, subject)
+        is_told = stage.stage.of_inputs and rule.startswith(_OF_VALUES)
+        yield replace(reason, next=_PREPARED) if is_told else reason

@@ -19,6 +19,7 @@ from paritygate.pipeline.prepare import Preparation
 from paritygate.pipeline.span import Prepared
 from paritygate.pipeline.windows import ANY_SIZE, Answers, Window, answers_of, windows
 from paritygate.runners.base import Runner, RunnerSession
+from paritygate.runners.prepared import PreparedRunner
 from paritygate.runners.recorded_origin import Origin
 from paritygate.tally.coupling import Consistency, SelfCheck
 
@@ -118,7 +119,9 @@ class _Check:
         dim = prepared.plan.table.dims.batch
         others = dim.besides(size) if dim is not None and size is not None else []
         why_not = ""
-        if runner.kind == "recorded":
+        if isinstance(runner, PreparedRunner):
+            why_not = "they are the golden inputs themselves"
+        elif runner.kind == "recorded":
             why_not = _recorded_at(runner)
         elif runner.kind == "null":
             why_not = "it computes nothing"

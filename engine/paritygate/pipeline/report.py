@@ -131,6 +131,8 @@ def _stage(
             for side, e in found.errors.items()
             if " runner." not in side  # the same by rule, for the sentences
         }
+    if stage.of_inputs:
+        summary["of"] = "inputs"
     if stage.name in shards:
         summary["failures"] = dict(shards[stage.name])
     return summary

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+# What `wait4` says of a process begins with what the one that it was forked from had.
+_COMMAND = """
+import runpy, sys
+try:
+    runpy.run_module("paritygate_frontends", run_name="__main__", alter_sys=True)
+finally:
+    peak = open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]
+    print("peak-kib", peak, file=sys.stderr)
+"""
 
 
 @dataclass(frozen=True)
@@ -23,21 +33,22 @@ class Ended:
 
 def run_command(*args: str | Path, cwd: Path, limit_s: float = 120.0) -> Ended:
     """Run `paritygate` and wait; it is killed at the limit."""
-    command = [sys.executable, "-m", "paritygate_frontends", *map(str, args)]
     started = time.monotonic()
     process = subprocess.Popen(
-        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-c", _COMMAND, *map(str, args)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     timer = threading.Timer(limit_s, process.kill)
     timer.start()
-    assert process.stdout is not None
-    text = process.stdout.read()
-    process.stdout.close()
-    _, status, usage = os.wait4(process.pid, 0)
+    text, _ = process.communicate()
     timer.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    told = " ".join(text.split())
-    return Ended(process.returncode, told, usage.ru_maxrss >> 10, time.monotonic() - started)
+    peak = re.search(r"peak-kib (\d+)\s*\Z", text)
+    assert peak is not None, text[-2_000:]
+    told = " ".join(text[: peak.start()].split())
+    return Ended(process.returncode, told, int(peak[1]) >> 10, time.monotonic() - started)
 
 
 def check_refused(ended: Ended, *words: str, peak_mib: int = 700, seconds: float = 60.0) -> None:

@@ -33,7 +33,39 @@ def _row(kind: str, name: str, body: str, expected: Expected, *says: str, given:
     return Case(kind, name, Call("run", call), expected, says)
 
 
+def _probed(folder: Path, inputs: dict[str, Any]) -> Any:
+    """A contract that is held against what can't be a row of a pack."""
+    write_pack(folder / "g.arrow", np.arange(12), {"x": GOLDEN})
+    (folder / "f.py").write_text(
+        "def ref(i):\n    return {'y': i['x'] * 2}\n"
+        "def cand(i):\n    return {'y': i['x'] + i['x']}\n"
+    )
+    exact = {"atol": 0, "rtol": 0}
+    plan = {
+        "golden": "g.arrow",
+        "runners": {"ref": "f:ref", "cand": "f:cand"},
+        "stages": [{"reference": "ref", "candidate": "cand", "outputs": {"y": exact}}],
+        "inputs": inputs,
+        "probes": {},
+    }
+    return paritygate.run(paritygate.load_plan(plan, folder=folder), out=None)
+
+
+TIGHT = {"x": {"dtype": "float32", "shape": ["batch", 8, 2]}}
 ROWS = [
+    Case(
+        "vacuous",
+        "probes of a contract that says neither dtype nor shape",
+        Call("run", partial(_probed, inputs={})),
+        hold(*["contract.probe"] * 6),
+        ("x with an axis more, float32[1,8,2,1]", "rules it out"),
+    ),
+    Case(
+        "vacuous",
+        "probes of a contract that says dtype and shape of every input",
+        Call("run", partial(_probed, inputs=TIGHT)),
+        RELEASE,
+    ),
     _row(
         "prepared",
         "raw records, prepared anew with two channels swapped",

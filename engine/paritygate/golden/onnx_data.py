@@ -103,7 +103,10 @@ def write_set(
 def is_synthetic_set(folder: Path) -> bool:
     """Whether a folder says that its data are no acceptance evidence."""
     path = folder / _EVIDENCE
-    return path.is_file() and path.read_bytes()[:64].strip() == SYNTHETIC.encode()
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(64).strip() == SYNTHETIC.encode()
 
 
 def model_names(path: Path) -> Names:

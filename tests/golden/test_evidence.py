@@ -191,7 +191,21 @@ def test_shards_and_recordings_keep_it(made: Path) -> None:
     for path in (one, two):
         paritygate.record(plan(made.parent, made), "a", out=path)
     found = paritygate.compare(one, two, out=None, is_self=True)
-    assert "evidence.synthetic" in [reason.code for reason in found.reasons]
+    assert [reason.code for reason in found.reasons] == ["evidence.synthetic"]
+
+
+def test_recordings_of_both_keep_which_are_which(made: Path) -> None:
+    both = plan(made.parent, made, real(made.parent))
+    for name in ("one", "two"):
+        paritygate.record(both, "a", out=made.with_name(f"{name}.arrow"))
+    one, two = made.with_name("one.arrow"), made.with_name("two.arrow")
+    column = pa.ipc.open_file(one).read_all()[KEY].to_pylist()
+    assert column == ["synthetic"] * 5 + [None] * 4
+    found = paritygate.compare(one, two, out=None, is_self=True)
+    assert found.reasons == ()
+    recorded = {"a": str(one), "b": str(two)}
+    assert codes({**both, "runners": recorded}) == []
+    assert codes({**both, "runners": recorded, "min_samples": 5}) == ["evidence.too_few"]
 
 
 def test_pack_check_tells_it(made: Path) -> None:

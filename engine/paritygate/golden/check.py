@@ -150,7 +150,7 @@ def check_pack(
             their_ids = IdsOf(against, folder, use.id_column)
             overlap = describe_overlap(shared(store, theirs), other, ids, their_ids)
         equal = repeated(store) if pack.inputs else None
-    synthetic = synthetic_rows(pack.files, use.id_column)
+    synthetic = synthetic_rows(pack)
     return PackFacts(
         files=tuple((file.path, file.rows, file.bytes) for file in pack.files),
         samples=pack.samples,

@@ -7,7 +7,6 @@ tools that drop metadata, and beside other samples.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from paritygate.golden.files import PackFile
 from paritygate.golden.formats import open_file
+from paritygate.golden.pack import GoldenPack
 from paritygate.golden.plain import plain
 from paritygate.golden.schema import EVIDENCE
 from paritygate.golden.source import Source, reading
@@ -32,31 +32,44 @@ def is_marked(metadata: Mapping[bytes, bytes] | None) -> bool:
     return (metadata or {}).get(KEY.encode()) == SYNTHETIC.encode()
 
 
-def synthetic_rows(files: tuple[PackFile, ...], id_column: str) -> Mask | None:
+def synthetic_rows(pack: GoldenPack) -> Mask | None:
     """`(samples,)` which samples of a pack are synthetic; None: none is.
 
     Raises:
         GoldenError: a file can't be read.
     """
-    parts = [_of_file(file.path, id_column) for file in files]
-    mask = np.concatenate(parts) if parts else np.zeros(0, np.bool_)
+    marked = [is_marked(metadata) for metadata in pack.file_metadata]
+    having = pack.files_with(KEY)
+    if not any(marked) and not any(having):
+        return None
+    mask = np.concatenate(
+        [
+            np.full(file.rows, is_whole) if is_whole or not has else _of_file(file, pack.id_column)
+            for file, is_whole, has in zip(pack.files, marked, having, strict=True)
+        ]
+    )
     return mask if mask.any() else None
 
 
-def _of_file(path: Path, id_column: str) -> Mask:
-    source = open_file(path, id_column)
+def with_marks(batch: pa.RecordBatch, synthetic: Mask | None, ordinals: Any) -> pa.RecordBatch:
+    """Rows with a column that marks those of these samples that are synthetic, if any are."""
+    if synthetic is None:
+        return batch
+    marks = [SYNTHETIC if marked else None for marked in synthetic[ordinals].tolist()]
+    schema = batch.schema.append(pa.field(KEY, pa.string()))
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(marks, pa.string())], schema=schema)
+
+
+def _of_file(file: PackFile, id_column: str) -> Mask:
+    source = open_file(file.path, id_column)
+    mask: Mask = np.zeros(file.rows, np.bool_)
+    at = 0
     try:
-        rows = sum(source.batch_rows)
-        if is_marked(source.schema.metadata):
-            return np.ones(rows, np.bool_)
-        mask: Mask = np.zeros(rows, np.bool_)
-        if KEY in source.fields:
-            source.select([KEY])
-            at = 0
-            for number, some in enumerate(source.batch_rows):
-                mask[at : at + some] = _of_batch(source, number)
-                source.drop(number, 0, some)
-                at += some
+        source.select([KEY])
+        for number, some in enumerate(source.batch_rows):
+            mask[at : at + some] = _of_batch(source, number)
+            source.drop(number, 0, some)
+            at += some
         return mask
     finally:
         source.close()

@@ -38,7 +38,7 @@ def export_sets(pack: GoldenPack, rows: Sequence[int], folder: Path, names: Name
     """
     inputs = _ordered(pack, "input", list(pack.inputs), [name for name, _ in names.inputs])
     outputs = _ordered(pack, "output", list(pack.outputs), [name for name, _ in names.outputs])
-    synthetic = synthetic_rows(pack.files, pack.id_column)
+    synthetic = synthetic_rows(pack)
     made: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def export_npz(pack: GoldenPack, rows: Sequence[int], path: Path) -> Path:
     for name in pack.outputs:
         if all(_answer(pack, name, row) is not None for row in rows):
             arrays[f"out.{name}"] = _stacked(pack, f"out.{name}", rows)
-    synthetic = synthetic_rows(pack.files, pack.id_column)
+    synthetic = synthetic_rows(pack)
     if synthetic is not None and synthetic[wanted].any():
         arrays[EVIDENCE] = np.where(synthetic[wanted], SYNTHETIC, "")
     partial = path.with_name(path.name + ".partial")

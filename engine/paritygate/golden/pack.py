@@ -194,6 +194,10 @@ class GoldenPack:
         """Column of each input."""
         return self._columns.inputs
 
+    def files_with(self, column: str) -> list[bool]:
+        """Whether each file has a column of this name, read or not."""
+        return [column in source.schema.names for source in self._sources]
+
     @property
     def id_column(self) -> str:
         """Column of the sample ids."""

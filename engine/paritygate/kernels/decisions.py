@@ -84,19 +84,26 @@ def edge_sides(ref: Scores, edges: Floats, sides: Ints, nearest: Floats) -> None
         sides: `(3 * k,)` added to: below, on, above of each edge in turn.
         nearest: `(2 * k,)` lowered to the smallest distance below and above each edge in turn.
     """
-    for i in range(ref.size):
-        score = np.float64(ref[i])
-        for k in range(edges.size):
-            if score < edges[k]:
-                sides[3 * k] += 1
-                if edges[k] - score < nearest[2 * k]:
-                    nearest[2 * k] = edges[k] - score
-            elif score == edges[k]:
-                sides[3 * k + 1] += 1
-            elif score > edges[k]:
-                sides[3 * k + 2] += 1
-                if score - edges[k] < nearest[2 * k + 1]:
-                    nearest[2 * k + 1] = score - edges[k]
+    for k in range(edges.size):
+        edge = edges[k]
+        below = 0
+        on = 0
+        above = 0
+        near_below = nearest[2 * k]
+        near_above = nearest[2 * k + 1]
+        for i in range(ref.size):  # without a branch: scores lie on either side in no order
+            score = np.float64(ref[i])
+            below += score < edge
+            on += score == edge
+            above += score > edge
+            gap = edge - score
+            near_below = gap if (gap > 0.0 and gap < near_below) else near_below
+            near_above = -gap if (gap < 0.0 and -gap < near_above) else near_above
+        sides[3 * k] += below
+        sides[3 * k + 1] += on
+        sides[3 * k + 2] += above
+        nearest[2 * k] = near_below
+        nearest[2 * k + 1] = near_above
 
 
 @jit

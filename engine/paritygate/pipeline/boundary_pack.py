@@ -60,7 +60,7 @@ def write_rows(
     made = pieces()
     first = next(made)
     takes = [Take(name, (name,)) for name in first.rows.schema.names]
-    marked = MARK if synthetic_rows(pack.files, pack.id_column) is not None else None
+    marked = MARK if synthetic_rows(pack) is not None else None
     return build(path, itertools.chain([first], made), takes, make_ids=False, metadata=marked)
 
 

@@ -160,7 +160,7 @@ def prepare_plan(
             watched=watched_inputs(plan, pack.inputs),
             expect=expect_column(plan, pack),
             imputations=imputing,
-            synthetic=synthetic_rows(pack.files, pack.id_column),
+            synthetic=synthetic_rows(pack),
             label_columns=_label_columns(plan),
             only=rows,
         )

@@ -16,7 +16,7 @@ from paritygate.comparison.rows import Ints, SampleRows, Side
 from paritygate.core.digest import sha256_file
 from paritygate.core.tensors import Block
 from paritygate.core.text import clean
-from paritygate.golden.evidence import MARK
+from paritygate.golden.evidence import with_marks
 from paritygate.golden.recording import (
     VERSION,
     RecordedBy,
@@ -99,6 +99,7 @@ class Recorder:
         batch = None
         if len(places) and observed is not None:
             batch = recorded_batch(self._id_column, samples.ids, side.outputs, observed, places)
+            batch = with_marks(batch, self._prepared.synthetic, samples.ordinals[places])
         missing = int(side.missing.sum())
         raised = samples.count - len(places) - missing
         error = side.error(samples.ordinals)
@@ -180,10 +181,7 @@ class Recorder:
         if not batches:
             return
         if self._writer is None:
-            schema = batches[0].schema
-            if self._prepared.synthetic is not None:
-                schema = schema.with_metadata(dict(MARK))
-            self._writer = RecordingWriter(self._path, schema, self.partial)
+            self._writer = RecordingWriter(self._path, batches[0].schema, self.partial)
         if len(batches) == 1:
             self._writer.write(batches[0])
             return

@@ -11,6 +11,7 @@ from tests.conformance import (
     rows_decisions,
     rows_doors,
     rows_dtypes,
+    rows_evidence,
     rows_exits,
     rows_inspect,
     rows_isolated,
@@ -135,6 +136,14 @@ KINDS: dict[str, Kind] = {
         "Tested on what it was calibrated on",
         "Samples of the calibration data are among those that the quantized model is judged on.",
     ),
+    "made up": Kind(
+        "Tested on inputs that were made up",
+        "Zeros, ones and random numbers agree; nothing that occurs was ever compared.",
+    ),
+    "uncovered": Kind(
+        "Tested far from where it matters",
+        "All samples lie far from every edge, in a few classes and within one batch size.",
+    ),
     "prepared": Kind(
         "Inputs that are prepared otherwise",
         "The model is judged on golden inputs, and the product makes others of the same records: "
@@ -176,6 +185,7 @@ ROWS: tuple[Case, ...] = (
     *rows_replay.ROWS,
     *rows_shapes.ROWS,
     *rows_packs.ROWS,
+    *rows_evidence.ROWS,
     *rows_contract.ROWS,
     *rows_raw.ROWS,
     *rows_dtypes.ROWS,

@@ -154,6 +154,7 @@ def test_a_budget_is_kept_and_told(tmp_path: Path) -> None:
     told = [line for line in lines if line.startswith("edge disposition")]
     assert len(told) == 2
     assert all("(10 samples tried)" in line for line in told)
+    assert not any("one step of one element" in line for line in told)
     with pytest.raises(PlanError, match="budget: is 0"):
         paritygate.make_boundary(plan, tmp_path / "c.arrow", budget=0)
     assert not (tmp_path / "c.arrow").exists()
@@ -194,6 +195,27 @@ def test_whole_numbers_bools_and_values(tmp_path: Path) -> None:
     rows, _ = made(plan, tmp_path)
     found = sorted(row["in.x"][0] for row in of(rows, "edge-kind-"))
     assert found == [3, 4]
+
+
+def test_neighbours_where_nothing_tells_the_distance(tmp_path: Path) -> None:
+    """From 1e30 down to 3 no part of the segment is fine enough: the last way is by steps."""
+    save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Greater", ["x", "three"], ["y"])],
+        {"x": (FLOAT, ["batch", 1])},
+        {"y": (TensorProto.BOOL, ["batch", 1])},
+        {"three": np.float32(3)},
+    )
+    plan = plan_of(
+        tmp_path,
+        np.float32([[1e30], [2e30], [3e30], [0]]),
+        "y",
+        decisions={"kind": {"output": "y", "equal": True}},
+    )
+    rows, lines = made(plan, tmp_path)
+    found = sorted(np.float32(row["in.x"][0]) for row in of(rows, "edge-kind-"))
+    assert found == [np.float32(3), np.nextafter(np.float32(3), np.float32(4))]
+    assert any("both sides are one step of one element apart" in line for line in lines)
 
 
 def test_a_recorded_reference_answers_nothing_new(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class _Collecting:
         picked = np.flatnonzero(failed)
         if not len(picked):
             return StageResult(self._tally(failed), self._failed(picked), _NONE, _NONE)
+        self.judged.look_at(picked)
         worst = self.worst
         flip_margin = self._flip_margin()
         ordinals = self.judged.samples.ordinals

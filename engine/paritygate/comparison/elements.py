@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
+from paritygate.comparison.scan import Scan
+from paritygate.comparison.tiers import Chunks, FullTier
 from paritygate.core.dtypes import (
     INTEGERS,
     NARROW_FLOATS,
@@ -25,15 +26,15 @@ from paritygate.core.dtypes import (
 from paritygate.core.errors import DenormalError
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Array
-from paritygate.kernels import elements, narrow, sums
+from paritygate.kernels import elements, narrow, rank, scan, sums
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.extremes import Extreme, Number
-from paritygate.tally.histogram import BINS, Histogram
 from paritygate.tally.output import MIN_RANKED_WIDTH, RULE_BITS, OutputTally
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
+NOT_LOOKED = -2
 _TILE = 1 << 17  # elements handled at once, so that their errors stay in the processor's cache
 _SINGLE_DENORMAL = np.array([1e-40], np.float32)
 _NARROW_BYTES = 2
@@ -51,6 +52,8 @@ class SampleDetail:
             then by excess, by error, by index; -1 where no element could be compared.
         worst_excess: float64, its error as a multiple of what is allowed; inf for a non-finite one.
         worst_error: float64, its absolute error; inf for a non-finite one.
+
+    Where `worst_index` is `NOT_LOOKED`, a good sample's worst element was not looked for.
     """
 
     rules: Ints
@@ -115,13 +118,17 @@ class ElementComparer:
             bits=(exceeded, hard_cap, candidate, reference, mismatch),
         )
 
-    def compare(self, ref: Array, cand: Array, ordinals: Ints) -> tuple[OutputTally, SampleDetail]:
+    def compare(
+        self, ref: Array, cand: Array, ordinals: Ints, *, is_lazy: bool = False
+    ) -> tuple[OutputTally, SampleDetail]:
         """Compare samples.
 
         Args:
             ref: `(samples, *sample_shape)` of the reference.
             cand: the same of the candidate.
             ordinals: `(samples,)` int64, row of each sample over all golden files.
+            is_lazy: good samples may be left without their worst element, which is faster; see
+                `look_at`.
 
         Raises:
             ValueError: an array of another dtype or shape than declared.
@@ -135,10 +142,27 @@ class ElementComparer:
             self._flat("candidate", cand, self.dtypes[1], samples),
             _frozen(np.asarray(ordinals, dtype=np.int64)),
             self._rule,
+            is_lazy=is_lazy,
         )
         for start in range(0, samples, step := max(1, _TILE // max(1, self.width))):
-            work.scan(start, min(start + step, samples))
+            work.add(start, min(start + step, samples))
         return work.tally(), work.detail()
+
+    def look_at(self, detail: SampleDetail, rows: Ints, ref: Array, cand: Array) -> None:
+        """Look for the worst elements of samples that were left without.
+
+        Args:
+            detail: of all samples; completed.
+            rows: samples that may be wanted.
+            ref: as given to `compare`.
+            cand: as given to `compare`.
+        """
+        left = rows[detail.worst_index[rows] == NOT_LOOKED]
+        if left.size:
+            _, found = self.compare(ref[left], cand[left], left)
+            detail.worst_index[left] = found.worst_index
+            detail.worst_excess[left] = found.worst_excess
+            detail.worst_error[left] = found.worst_error
 
     def _flat(self, side: str, array: Array, dtype: np.dtype[Any], samples: int) -> Array:
         shape = (samples, *self.sample_shape)
@@ -162,6 +186,8 @@ class _Work:
         cand: Array,
         ordinals: Ints,
         rule: elements.Rule,
+        *,
+        is_lazy: bool,
     ) -> None:
         samples, self.width = len(ordinals), comparer.width
         self.ref, self.cand, self.ordinals, self.rule = ref, cand, ordinals, rule
@@ -173,7 +199,7 @@ class _Work:
         self.per_sample = elements.Detail(
             rules=np.zeros(samples, np.int64),
             failing=np.zeros(samples, np.int64),
-            worst_at=np.full(samples, -1, np.int64),
+            worst_at=np.full(samples, NOT_LOOKED if is_lazy else -1, np.int64),
             worst_excess=np.zeros(samples),
             worst_error=np.zeros(samples),
         )
@@ -184,11 +210,20 @@ class _Work:
             best_error=np.zeros(2, np.uint64 if self.integer else np.float64),
             best_excess=np.zeros(1),
         )
-        self.sums = {name: _Chunks() for name in ("e", "ee", "rr", "re")}
-        self.full = _FullTier() if self.stats == "full" else None
+        self.sums = {name: Chunks() for name in ("e", "ee", "rr", "re")}
+        self.full = FullTier() if self.stats == "full" else None
+        self.scan = Scan.of(self, self.full) if is_lazy else None
 
-    def scan(self, start: int, stop: int) -> None:
+    def add(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)`."""
+        if self.scan is None:
+            self.judge(start, stop)
+            return
+        for first, last in self.scan.not_clean(self, start, stop):
+            self.judge(first, last)
+
+    def judge(self, start: int, stop: int) -> None:
+        """Judge and measure the samples `[start, stop)` one by one."""
         errors = np.empty((stop - start) * self.width)
         part = slice(start * self.width, stop * self.width)
         ref, cand = _frozen(widened(self.ref[part])), _frozen(widened(self.cand[part]))
@@ -214,7 +249,7 @@ class _Work:
             for place, limit in enumerate(limits):
                 self.at_limits[2 * side + place] += int(np.count_nonzero(values == limit))
 
-    def _measure_ulp(self, full: _FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
+    def _measure_ulp(self, full: FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
         form: FloatFormat | None = self.narrow_format
         if form is None:
             return elements.measure_ulp(
@@ -227,13 +262,13 @@ class _Work:
             self.rule.atol, full.ulp_at, full.ulp,
         )  # fmt: skip
 
-    def _measure_energy(self, full: _FullTier, values: Array, start: int, errors: Doubles) -> None:
+    def _measure_energy(self, full: FullTier, values: Array, start: int, errors: Doubles) -> None:
         with np.errstate(invalid="ignore"):  # a signalling NaN
             ref = np.array(values, np.float64)
         self._add_products("rr", ref, ref, errors)
         self._add_products("re", ref, errors, errors)
         if self.width >= MIN_RANKED_WIDTH:
-            elements.rank_samples(
+            rank.rank_samples(
                 ref, errors, self.width, start, self.ordinals,
                 full.rank_undefined, full.rank_at, full.rank,
             )  # fmt: skip
@@ -241,6 +276,10 @@ class _Work:
     def _add_products(self, name: str, left: Doubles, right: Doubles, errors: Doubles) -> None:
         into = self.sums[name]
         into.overflowed += sums.sum_products(left, right, errors, into.chunks)
+
+    def _sum(self, row: int) -> ExactSum:
+        """What the scan has summed; rows of `kernels.scan`."""
+        return ExactSum() if self.scan is None else self.scan.sum(row)
 
     def detail(self) -> SampleDetail:
         """The result of each sample."""
@@ -266,22 +305,22 @@ class _Work:
             ref_beyond_cand_range=int(self.found.beyond[0]),
             max_abs_error=self._extreme(at[0], error[0]),
             max_excess=self._extreme(at[1], float(self.found.best_excess[0]), error[1]),
-            abs_errors=above + below,
-            errors=ExactSum(above.units - below.units, above.overflowed),
+            abs_errors=above + below + self._sum(scan.ABS_E),
+            errors=ExactSum(above.units - below.units, above.overflowed) + self._sum(scan.E),
             **({} if self.full is None else self._full_tier(self.full, samples)),
         )
 
-    def _full_tier(self, full: _FullTier, samples: int) -> dict[str, Any]:
+    def _full_tier(self, full: FullTier, samples: int) -> dict[str, Any]:
         data: dict[str, Any] = {
-            "squared_errors": self.sums["ee"].total(),
+            "squared_errors": self.sums["ee"].total() + self._sum(scan.EE),
             "histogram": full.take_histogram(),
         }
         if self.integer:
             return data
         steps = full.ulp.tolist()
         return data | {
-            "squared_refs": self.sums["rr"].total(),
-            "ref_errors": self.sums["re"].total(),
+            "squared_refs": self.sums["rr"].total() + self._sum(scan.RR),
+            "ref_errors": self.sums["re"].total() + self._sum(scan.RE),
             "max_ulp": self._extreme(full.ulp_at[0], steps[0]),
             "max_ulp_above_atol": self._extreme(full.ulp_at[1], steps[1]),
             "ulp_undefined": full.ulp_undefined,
@@ -300,64 +339,12 @@ class _Work:
         ref, cand = _number(self.ref, place), _number(self.cand, place)
         return Extreme(keys, int(self.ordinals[sample]), index, ref, cand)
 
-    def _worst_sample(self, full: _FullTier, row: int) -> Extreme | None:
+    def _worst_sample(self, full: FullTier, row: int) -> Extreme | None:
         sample = int(full.rank_at[row])
         if sample < 0:
             return None
         figure, signal, noise = full.rank[row].tolist()
         return Extreme((figure,), int(self.ordinals[sample]), -1, signal, noise)
-
-
-class _Chunks:
-    """An exact sum in the making."""
-
-    def __init__(self) -> None:
-        self.chunks = np.zeros((2, sums.CHUNKS), np.int64)
-        self.overflowed = 0
-
-    def split(self) -> tuple[ExactSum, ExactSum]:
-        """Sum of the positive terms and of the magnitudes of the others."""
-        above, below = self.chunks
-        return ExactSum.from_chunks(above, self.overflowed), ExactSum.from_chunks(below)
-
-    def total(self) -> ExactSum:
-        """Sum of all terms."""
-        above, below = self.split()
-        return above + -below
-
-
-class _FullTier:
-    """What only the tier "full" collects."""
-
-    def __init__(self) -> None:
-        self.histogram = _spare.take()
-        self.ulp_at = np.full((2, 2), -1, np.int64)
-        self.ulp = np.zeros(2, np.uint64)
-        self.ulp_undefined = 0
-        self.rank_undefined = np.zeros(2, np.int64)
-        self.rank_at = np.full(2, -1, np.int64)
-        self.rank = np.zeros((2, 3))
-
-    def take_histogram(self) -> Histogram:
-        """What was counted; the array goes back, emptied, for this thread's next call."""
-        made = Histogram.from_counts(self.histogram)
-        self.histogram[0] = 0
-        self.histogram[made.first : made.first + made.counts.size] = 0
-        _spare.array = self.histogram
-        return made
-
-
-class _Spare(threading.local):
-    """This thread's empty array of bins: 128 KiB that are not made anew for every block."""
-
-    array: Ints | None = None
-
-    def take(self) -> Ints:
-        array, self.array = self.array, None
-        return np.zeros(BINS, np.int64) if array is None else array
-
-
-_spare = _Spare()
 
 
 def _limits(dtype: str) -> tuple[int, ...]:

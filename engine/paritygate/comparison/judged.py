@@ -10,7 +10,7 @@ import numpy as np
 from paritygate.comparison.decide.function import DecisionError
 from paritygate.comparison.decided import Decided
 from paritygate.comparison.decisions import DecisionComparer
-from paritygate.comparison.elements import SampleDetail
+from paritygate.comparison.elements import ElementComparer, SampleDetail
 from paritygate.comparison.groups import Group, groups_of
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
 from paritygate.core.dtypes import dtype_name
@@ -47,6 +47,7 @@ class Judged:
         self.errors: dict[str, FirstError] = {}
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
+        self._lazy: dict[str, tuple[ElementComparer, Group]] = {}
         self.both: Mask = np.ones(n, np.bool_)
 
     def align(self) -> None:
@@ -146,7 +147,11 @@ class Judged:
         dtypes = dtype_name(group.ref.dtype), dtype_name(group.cand.dtype)
         shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
-        tally, detail = elements.compare(group.ref, group.cand, ordinals)
+        if group.rows is None and isinstance(elements, ElementComparer):
+            tally, detail = elements.compare(group.ref, group.cand, ordinals, is_lazy=True)
+            self._lazy[output] = elements, group
+        else:
+            tally, detail = elements.compare(group.ref, group.cand, ordinals)
         self.outputs[output] = _merged(self.outputs.get(output), tally)
         detail = group.spread(detail, self.details.get(output), count, _NO_DETAIL)
         self.details[output] = detail
@@ -156,6 +161,11 @@ class Judged:
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             self._decide(policy, decision, group)
+
+    def look_at(self, rows: Ints) -> None:
+        """Look for the worst elements of samples in outputs that were good there."""
+        for output, (elements, group) in self._lazy.items():
+            elements.look_at(self.details[output], rows, group.ref, group.cand)
 
     def _note_constancy(self, output: str, group: Group) -> None:
         """One block in which an output varies is enough: the others needn't be looked at."""

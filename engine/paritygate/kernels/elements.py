@@ -28,7 +28,6 @@ from paritygate.kernels.scalar import (
     integer_error,
     integer_excess,
     is_within,
-    one_minus_cosine,
     ulp_distance_32,
     ulp_distance_64,
 )
@@ -239,21 +238,22 @@ def _keep(i: int, sample: Any, detail: Any, found: Any, ordinals: Any) -> None:
     if at_error < 0:
         return
     at, best, top = found.best_at, found.best_error, found.best_excess
-    if error > best[0] or (error == best[0] and _precedes(i, at[0, 0], ordinals)):
+    if error > best[0] or (error == best[0] and precedes(i, at[0, 0], ordinals)):
         best[0] = error
         at[0, 0], at[0, 1] = i, at_error
     ties = ratio == top[0]
     if (
         ratio > top[0]
         or (ties and ratio_error > best[1])
-        or (ties and ratio_error == best[1] and _precedes(i, at[1, 0], ordinals))
+        or (ties and ratio_error == best[1] and precedes(i, at[1, 0], ordinals))
     ):
         top[0], best[1] = ratio, ratio_error
         at[1, 0], at[1, 1] = i, at_excess
 
 
 @scalar
-def _precedes(i: int, best: int, ordinals: Any) -> bool:
+def precedes(i: int, best: int, ordinals: Any) -> bool:
+    """Whether a sample goes before the best one so far, if there is one."""
     return best < 0 or ordinals[i] < ordinals[best]
 
 
@@ -300,52 +300,11 @@ def measure_ulp(
                 if row == 1 and not abs(exact) >= floor:
                     continue
                 if steps > best_steps[row] or (
-                    steps == best_steps[row] and _precedes(i, best_at[row, 0], ordinals)
+                    steps == best_steps[row] and precedes(i, best_at[row, 0], ordinals)
                 ):
                     best_steps[row] = steps
                     best_at[row, 0], best_at[row, 1] = i, j
     return undefined
-
-
-@jit
-def rank_samples(
-    ref: Doubles,
-    errors: Doubles,
-    width: int,
-    start: int,
-    ordinals: Counts,
-    undefined: Counts,
-    best_at: Counts,
-    best: Doubles,
-) -> None:
-    """Worst sample by noise over signal, and by 1 - cosine.
-
-    Sums of a sample run over its finite pairs in element order. `ref` and `errors` hold the samples
-    of this call, the first of which is number `start`. Rows are (noise over signal, 1 - cosine):
-    `undefined` `(2,)` counts samples, `best_at` `(2,)` is a sample or -1, `best` `(2, 3)` its
-    figure and its sums of r^2 and e^2.
-    """
-    for i in range(errors.size // width):
-        ref_energy = error_energy = cross = 0.0
-        for k in range(i * width, (i + 1) * width):
-            if errors[k] == errors[k]:
-                ref_energy += ref[k] * ref[k]
-                error_energy += errors[k] * errors[k]
-                cross += ref[k] * errors[k]
-        measurable = 0.0 < ref_energy < math.inf and error_energy < math.inf
-        for row in range(2):
-            figure = math.nan
-            if measurable and row == 0:
-                figure = error_energy / ref_energy
-            elif measurable:
-                figure = one_minus_cosine(ref_energy, error_energy, cross)
-            if figure != figure:
-                undefined[row] += 1
-            elif figure > best[row, 0] or (
-                figure == best[row, 0] and _precedes(start + i, best_at[row], ordinals)
-            ):
-                best_at[row] = start + i
-                best[row, 0], best[row, 1], best[row, 2] = figure, ref_energy, error_energy
 
 
 @jit

@@ -1,0 +1,138 @@
+"""Exact sums of many terms at once, on grids whose integers are added in any order.
+
+A term t is split on a grid: rint(t/q), q a power of two, half to even, and what is left, which is
+split on a finer grid, and so on. `(t + 1.5 * 2^52 * q)` seen as int64, minus the bits of the
+constant, is that integer. Where something is left of the last grid it is added term by term, so
+that no grid changes a bit of a sum.
+
+Sums are in the chunks of `sums`, here with a sign: additions of less than 2^32 each, of which 2^31
+may follow each other until carries must be passed on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.kernels._jit import jit, scalar
+
+PIECE = 4096  # terms that are summed on one grid, below 2^13
+HIGHEST = 1000  # exponent of the largest term
+_BITS = 49  # |t|/q < 2^49, so that 2^13 terms stay below 2^63
+_LOWEST = -1074
+_GRIDS = 4
+
+Doubles = npt.NDArray[np.float64]
+Chunks = npt.NDArray[np.int64]
+
+
+@scalar
+def exponent_of(bits: int) -> int:
+    """An x with |t| < 2^x, of the bits of a finite |t|."""
+    return (bits >> 52) - 1022
+
+
+@scalar
+def _grid(exponent: int, level: int) -> int:
+    """Exponent of q: |t|/q < 2^49 on the first grid, and for what is left of it on the next."""
+    return int(max(exponent - _BITS - level * (_BITS + 1), _LOWEST))
+
+
+@scalar
+def _anchor(grid: int) -> float:
+    """1.5 * 2^52 * q: what is added to it is rounded to a multiple of q."""
+    return 1.5 * np.int64((grid + 52 + 1023) << 52).view(np.float64)
+
+
+@jit
+def add_errors(
+    errors: Doubles, exponent: int, chunks: Chunks, of_magnitudes: Chunks, room: Doubles
+) -> None:
+    """Add errors to `chunks` `(CHUNKS,)`, and their magnitudes to `of_magnitudes`.
+
+    Args:
+        errors: up to `PIECE`, below 2^exponent each.
+        exponent: less than `HIGHEST`.
+        chunks: added to.
+        of_magnitudes: added to.
+        room: as large as `errors`; written over.
+    """
+    anchor = _anchor(_grid(exponent, 0))
+    base = np.float64(anchor).view(np.int64)
+    total = magnitude = left = np.int64(0)
+    for k in range(errors.size):
+        near = errors[k] + anchor
+        units = np.float64(near).view(np.int64) - base
+        total += units
+        magnitude += abs(units)
+        left |= np.float64(errors[k] - (near - anchor)).view(np.int64)
+    if (left << 1) == 0:
+        add_units(chunks, total, _grid(exponent, 0))
+        add_units(of_magnitudes, magnitude, _grid(exponent, 0))
+        return
+    for k in range(errors.size):
+        room[k] = errors[k]
+    add_terms(room, exponent, chunks)
+    for k in range(errors.size):
+        room[k] = abs(errors[k])
+    add_terms(room, exponent, of_magnitudes)
+
+
+@jit
+def split_terms(terms: Doubles, anchor: float, deep: float) -> tuple[int, int, int]:
+    """Units of terms on two grids, whose anchors are given; what is left is written over them.
+
+    Returns:
+        Units on the first grid, units on the second, and the bits that are set in what is left.
+    """
+    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    total = deep_total = left = np.int64(0)
+    for k in range(terms.size):
+        t = terms[k]
+        near = t + anchor
+        total += np.float64(near).view(np.int64) - base
+        t = t - (near - anchor)
+        near = t + deep
+        deep_total += np.float64(near).view(np.int64) - deep_base
+        t = t - (near - deep)
+        left |= np.float64(t).view(np.int64)
+        terms[k] = t
+    return int(total), int(deep_total), int(left)
+
+
+@jit
+def add_terms(terms: Doubles, exponent: int, chunks: Chunks) -> None:
+    """Add terms to `chunks` `(CHUNKS,)`; they are written over.
+
+    Args:
+        terms: up to `PIECE`, at most 2^exponent each.
+        exponent: less than `HIGHEST`.
+        chunks: added to.
+    """
+    for level in range(0, _GRIDS, 2):
+        grid, finer = _grid(exponent, level), _grid(exponent, level + 1)
+        total, deep_total, left = split_terms(terms, _anchor(grid), _anchor(finer))
+        add_units(chunks, total, grid)
+        add_units(chunks, deep_total, finer)
+        if (left << 1) == 0:
+            return
+    for k in range(terms.size):
+        bits = np.float64(terms[k]).view(np.int64)
+        field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
+        if field > 0:
+            mantissa |= 0x10000000000000
+            field -= 1
+        add_units(chunks, mantissa if bits >= 0 else -mantissa, field + _LOWEST)
+
+
+@scalar
+def add_units(chunks: Chunks, units: Any, exponent: Any) -> None:
+    """Add units of 2^exponent, |units| < 2^63, to the chunks `(CHUNKS,)` of an exact sum."""
+    size, sign = abs(units), np.int64(1) if units >= 0 else np.int64(-1)
+    place, shift = (exponent - _LOWEST) >> 5, (exponent - _LOWEST) & 31
+    low, high = (size & 0xFFFFFFFF) << shift, (size >> 32) << shift
+    chunks[place] += sign * (low & 0xFFFFFFFF)
+    chunks[place + 1] += sign * ((low >> 32) + (high & 0xFFFFFFFF))
+    chunks[place + 2] += sign * (high >> 32)

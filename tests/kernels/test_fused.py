@@ -1,0 +1,60 @@
+"""No kernel that decides is compiled to fused multiply-adds, which round once where rules do twice.
+
+In a process and a cache folder of its own: machine code that comes from a cache shows no assembly.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paritygate.kernels
+
+ENGINE = Path(paritygate.kernels.__file__).parents[2]
+SHOW = """
+import numba, numpy as np
+from paritygate.comparison.elements import ElementComparer
+from paritygate.core.policy import Tolerance
+from paritygate.kernels import elements, scan
+
+@numba.njit(fastmath=True)
+def fused(a, b, c):
+    return a * b + c
+
+fused(1.0, 2.0, 3.0)
+print("fused", *fused.inspect_asm().values())
+for dtype in ("float32", "float64"):
+    x = np.linspace(0.5, 1.5, 64).astype(dtype).reshape(4, 16)
+    judge = ElementComparer(Tolerance(1e-3, 1e-3), dtype, dtype, (16,), "full")
+    for is_lazy in (False, True):
+        judge.compare(x, x, np.arange(4), is_lazy=is_lazy)
+for kernel in (scan.scan_floats, scan.keep_worst, scan.add_sums, elements.judge_floats):
+    found = kernel.inspect_asm().values()
+    assert found
+    print("kernel", *found)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("fma" not in Path("/proc/cpuinfo").read_text().split(), reason="has no FMA")
+def test_no_kernel_that_decides_has_a_fused_multiply_add(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    environment |= {"PYTHONPATH": str(ENGINE), "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    fused, *kernels = done.stdout.split("kernel ")
+    assert "vfmadd" in fused  # what is looked for is there where it may be
+    assert len(kernels) == 4
+    for text in kernels:
+        assert "mulsd" in text or "mulpd" in text
+        for name in ("vfmadd", "vfmsub", "vfnmadd", "vfnmsub"):
+            assert name not in text

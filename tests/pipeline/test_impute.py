@@ -8,8 +8,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pyarrow as pa
 import pytest
-from tests.models import scale_model
+from onnx import TensorProto, helper
+from tests.models import save_model, scale_model
 from tests.packs import write_pack
 
 import paritygate
@@ -131,7 +133,9 @@ def test_functions_that_do_something_else(tmp_path: Path, name: str, told: str) 
 
 
 def test_what_is_imputed_is_held_against_the_range_and_infinities_stay(tmp_path: Path) -> None:
-    (reason,) = run(tmp_path, plan_of(tmp_path, constant(11))).reasons
+    beyond = run(tmp_path, plan_of(tmp_path, constant(11)))
+    assert beyond.summary["imputed"]["x"]["elements"] == 0  # none of them was run
+    (reason,) = beyond.reasons
     assert (reason.code, reason.ids) == ("sample.rejected", (3, 9))
     assert "11.0 is above 10" in reason.message
     x = features()
@@ -204,3 +208,29 @@ def test_counts_are_the_same_for_any_split(tmp_path: Path, threads: int) -> None
         for cuts in ((), (4, 6, 20), (30,))
     ]
     assert found[0] == found[1] == found[2]
+
+
+def test_a_replay_imputes_as_the_run_did(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).uniform(1, 2, (6, 2, 2)).astype(np.float32)
+    x[1, 0, 1] = x[4, 1, 0] = x[4, 1, 1] = np.nan
+    marks = pa.array([None, None, "run", None, None, None], pa.string())
+    write_pack(tmp_path / "g.arrow", range(6), {"x": x}, columns={"must": marks})
+    for name, factor in (("a", 2.0), ("b", 3.0)):
+        node = helper.make_node("Mul", ["x", "by"], ["y"])
+        dims = {"x": (TensorProto.FLOAT, ["n", 2, 2])}
+        save_model(
+            tmp_path / f"{name}.onnx", [node], dims, {"y": dims["x"]}, {"by": np.float32(factor)}
+        )
+    axes = ["sample", "channel", "time"]
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "expect": "must",
+        "inputs": {"x": {"axes": axes, "missing": constant([5, 7])}},
+        "runners": {name: str(tmp_path / f"{name}.onnx") for name in ("a", "b")},
+        "stages": [{"reference": "a", "candidate": "b", "default": {"atol": 0, "rtol": 0}}],
+    }
+    result = run(tmp_path, plan)
+    assert {r.code for r in result.reasons} == {"tolerance.exceeded"}
+    again = paritygate.replay(result.folder, [1, 4], out=tmp_path / "again")
+    found = {s["id"]: s["outcome"] for s in again.summary["replay"]["samples"]}
+    assert found == {1: "bitwise", 4: "bitwise"}

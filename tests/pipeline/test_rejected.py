@@ -194,3 +194,20 @@ def test_recordings_without_the_rejected_samples(tmp_path: Path) -> None:
     assert [r.count for r in missing] == [2, 2]
     alone = paritygate.compare(files["a"], files["b"], out=None, atol=0, rtol=0)
     assert {r.code for r in alone.reasons} == {"evidence.incomplete_recording"}
+
+
+def test_the_first_input_at_fault_is_told_in_the_plans_order(tmp_path: Path) -> None:
+    one = np.array([[0.0], [9.0], [0.0]], np.float32)
+    two = np.array([[0.0], [9.0], [9.0]], np.float32)
+    write_pack(tmp_path / "g.arrow", [0, 1, 2], {"one": one, "two": two}, {"y": np.zeros(3)})
+    write_pack(tmp_path / "c.arrow", [0, 1, 2], outputs={"y": np.zeros(3)})
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {"a": "recorded", "b": str(tmp_path / "c.arrow")},
+        "stages": [{"reference": "a", "candidate": "b", "default": {"atol": 0, "rtol": 0}}],
+    }
+    for order in (("one", "two"), ("two", "one")):
+        inputs = {name: {"range": [0, 1]} for name in order}
+        result = paritygate.run({**plan, "inputs": inputs}, out=tmp_path / "runs")
+        rows = rows_of(result.folder / "rejected-ids.arrow")
+        assert [(r["row"], r["input"]) for r in rows] == [(1, order[0]), (2, "two")]

@@ -40,9 +40,10 @@ def plan_alone(run: FinishedRun, stage: str, samples: Sequence[FailedSample], fo
     }
     data.update(golden=[str(golden)], id="sample_id", slices=[], min_samples=1)
     data.update(outputs_from="prefix", runners=runners)
-    data.pop("label", None)
+    for column in ("label", "expect"):
+        data.pop(column, None)
     data["stages"] = [t for t in data["stages"] if t["name"] == stage]
-    data["inputs"] = {n: _without(t, _OF_SAMPLES) for n, t in data.get("inputs", {}).items()}
+    data["inputs"] = {n: _of_any_samples(t) for n, t in data.get("inputs", {}).items()}
     data["outputs"] = {n: t for n, t in data.get("outputs", {}).items() if planned.decides(n)}
     data["decisions"] = {
         name: _without(table, ("label_column",))
@@ -109,6 +110,12 @@ def _runner(
         return dict(run.plan.canonical()["runners"][name])
     write_side(path, samples, prefix, name)
     return {"kind": "recorded", "path": [str(path)]}
+
+
+def _of_any_samples(table: dict[str, Any]) -> dict[str, Any]:
+    """The table of an input without what holds samples; what imputes needs the channel axis."""
+    imputes = isinstance(table.get("missing"), dict)
+    return _without(table, [key for key in _OF_SAMPLES if not (imputes and key == "axes")])
 
 
 def _without(table: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -5,11 +5,13 @@ The memory has no name, so that nothing is left behind whatever ends either proc
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import math
 import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +23,7 @@ from paritygate.core.tensors import Array
 
 _ALIGN = 64
 _PAGE = 4096
+_WANTS = (errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EFBIG)
 # What is told of a tensor: ("array", name, dtype, shape, offset), ("texts", name, shape, texts),
 # ("ragged", name, dtype, shapes, offsets), or ("ragged texts", name, shapes, texts).
 Told = tuple[Any, ...]
@@ -40,40 +43,66 @@ class SharedMemory:
 
     Attributes:
         fd: its descriptor, which is handed to the other process.
-        capacity: bytes.
+        capacity: bytes that are mapped; the other process may have made it larger.
         last: what this process wrote last, so that what is alike goes to the same places.
     """
 
-    def __init__(self, fd: int, capacity: int) -> None:
+    def __init__(self, fd: int) -> None:
         self.fd = fd
         self.capacity = 0
         self.last: _Written | None = None
         self._map: mmap.mmap | None = None
-        self.see(capacity)
 
     @staticmethod
     def create(capacity: int) -> SharedMemory:
-        """New memory of at least so many bytes."""
-        fd = os.memfd_create("paritygate")
-        try:
-            return SharedMemory(fd, _grow(fd, capacity))
-        except BaseException:
-            os.close(fd)
-            raise
+        """New memory of at least so many bytes.
+
+        Raises:
+            MemoryError: there is too little.
+        """
+        made = SharedMemory(os.memfd_create("paritygate", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        fcntl.fcntl(made.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # what is mapped stays there
+        made.reserve(capacity)
+        return made
 
     def __del__(self) -> None:
         with suppress(OSError):
             os.close(self.fd)
 
     def reserve(self, capacity: int) -> None:
-        """Make it large enough; arrays that lie in it stay where they are."""
+        """Make it large enough; arrays that lie in it stay where they are.
+
+        Raises:
+            MemoryError: there is too little; what was mapped is so still, if that finds room.
+        """
         if capacity > self.capacity:
-            self.see(_grow(self.fd, capacity))
+            size = max(_PAGE, -(-capacity // _PAGE) * _PAGE)
+            with _wanting(size):
+                # The other process may have made it larger: what it has mapped must stay there.
+                if os.fstat(self.fd).st_size < size:
+                    os.ftruncate(self.fd, size)
+            self.see(size)
 
     def see(self, capacity: int) -> None:
-        """Map as much as there is by now."""
+        """Map as much as there is by now.
+
+        Raises:
+            MemoryError: as `reserve`.
+        """
         if capacity > self.capacity:
-            self._map = mmap.mmap(self.fd, capacity)
+            before = self.capacity
+            self.last, self._map, self.capacity = None, None, 0  # not twice in the address space
+            try:
+                self._see(capacity)
+            except MemoryError:
+                with suppress(MemoryError):
+                    self._see(before)
+                raise
+
+    def _see(self, capacity: int) -> None:
+        if capacity:
+            with _wanting(capacity):
+                self._map = mmap.mmap(self.fd, capacity)
             self.capacity = capacity
 
     def array(self, dtype: str, shape: tuple[int, ...], offset: int) -> Array:
@@ -84,10 +113,27 @@ class SharedMemory:
         return made
 
 
-def _grow(fd: int, capacity: int) -> int:
-    size = max(_PAGE, -(-capacity // _PAGE) * _PAGE)
-    os.ftruncate(fd, size)
-    return size
+@contextmanager
+def _wanting(size: int) -> Iterator[None]:
+    """Tell a want of memory from other errors of the system."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in _WANTS:
+            raise
+        told = f"{size:,} bytes can't be shared with the other process ({e.strerror})"
+        raise MemoryError(told) from None
+
+
+def room_for(tensors: Iterable[Tensor]) -> int:
+    """Bytes in which tensors find room, wherever they begin."""
+    room = _ALIGN
+    for tensor in tensors:
+        if isinstance(tensor, Ragged):
+            room += sum(a.nbytes + _ALIGN for a in tensor.arrays if a.dtype != object)
+        elif tensor.dtype != object:
+            room += tensor.nbytes + _ALIGN
+    return room
 
 
 def _aligned(offset: int) -> int:
@@ -101,6 +147,9 @@ def write_tensors(
 
     Returns:
         What to tell the other process, and where free memory begins.
+
+    Raises:
+        MemoryError: it can't grow so far.
     """
     if any(isinstance(t, Ragged) or t.dtype == object for t in tensors.values()):
         return _write_any(memory, tensors, start)

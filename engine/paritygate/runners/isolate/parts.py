@@ -72,10 +72,10 @@ class Parts:
 
     def _try(self, rows: list[int]) -> End | None:
         """Run rows once: they are answered, or fail, or end the process, which is returned."""
-        from paritygate.runners.isolate.session import EndedError, WantError, part_of
+        from paritygate.runners.isolate.session import EndedError, WantError
 
         try:
-            lease = self._session.once(part_of(self.batch, rows), is_part=len(rows) > 1)
+            lease = self._session.part(self.batch, rows)
         except EndedError as ended:
             return ended.end
         except WantError as e:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.dtypes import STRING
+from paritygate.core.errors import RunnerError
 from paritygate.core.ragged import Tensor
 from paritygate.runners.isolate.channel import GarbledError
 from paritygate.runners.isolate.memory import SharedMemory, Told, read_tensors
@@ -29,7 +30,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a batch has no answer: `error`, `memory` (a want of it) or `fault` (ours)."""
+    """Why a batch has no answer: `error`, `fault` (ours), or a want of memory.
+
+    That is `memory` where the worker wants it, and `own memory` where this process does.
+    """
 
     kind: str
     text: str
@@ -67,6 +71,8 @@ def read_reply(
         return _read_answer(memory, free, valid, capacity, told, present, keys)
     except GarbledError:
         raise
+    except MemoryError as e:
+        return Refusal("own memory", f"its answer can't be read: {e}", RunnerError.rule)
     except Exception as e:  # whatever a reply of another form makes of it
         told = f"{type(e).__name__}: {e}"
         raise GarbledError(f"its process sent what is no answer ({told})") from None

@@ -14,7 +14,7 @@ import numpy as np
 
 from paritygate.core.tensors import Batch
 from paritygate.runners.isolate.channel import PROTOCOL, Channel
-from paritygate.runners.isolate.memory import SharedMemory, write_tensors
+from paritygate.runners.isolate.memory import SharedMemory, room_for, write_tensors
 from paritygate.runners.isolate.process import Worker
 from paritygate.runners.isolate.replies import Answer, Refusal, read_reply
 from paritygate.runners.isolate.runner import IsolatedRunner
@@ -86,6 +86,7 @@ class Requests:
 
         Raises:
             ClosedError, LateError, GarbledError: the worker is of no use any more.
+            MemoryError: this process has too little; nothing was sent.
         """
         channel = self._channel_to(worker, limit_s)
         channel.expect_silence()
@@ -94,14 +95,17 @@ class Requests:
         return request
 
     def send_ahead(self, worker: Worker, batch: Batch, limit_s: float) -> Request | None:
-        """Give a worker a batch while it has another one; None where the message is too long.
+        """Give a worker a batch while it has another one; None where it can't be.
 
         Raises:
             ClosedError, LateError: as `send`.
         """
         if self._are_long or self._channel is None or self._generation != worker.generation:
             return None
-        request, data = self._write(worker, batch)
+        try:
+            request, data = self._write(worker, batch)
+        except MemoryError:
+            return None  # tried again when it is this batch's turn
         if len(data) > _LONGEST_AHEAD:
             self._are_long = True  # as the others will be
             self._free.append(request.piece)
@@ -134,7 +138,7 @@ class Requests:
         if isinstance(reply, Refusal):
             self._free.append(piece)
         else:
-            self._room = max(self._room, piece.memory.capacity - piece.free)
+            self._room = max(self._room, room_for(reply.outputs.values()))
         request.reply = reply
 
     def give_back(self, piece: Piece) -> None:
@@ -157,9 +161,15 @@ class Requests:
 
     def _write(self, worker: Worker, batch: Batch) -> tuple[Request, bytes]:
         piece = self._free.pop() if self._free else self._new_piece()
-        told, free = write_tensors(piece.memory, batch.inputs, 0)
-        piece.free = free
-        piece.memory.reserve(free + self._room)
+        try:
+            return self._fill(piece, worker, batch)
+        except MemoryError:
+            self._free.append(piece)
+            raise
+
+    def _fill(self, piece: Piece, worker: Worker, batch: Batch) -> tuple[Request, bytes]:
+        piece.memory.reserve(room_for(batch.inputs.values()) + self._room)
+        told, piece.free = write_tensors(piece.memory, batch.inputs, 0)
         ids = batch.ids
         serial = self._serial + 1
         message = (
@@ -169,7 +179,7 @@ class Requests:
             (batch.bucket, batch.number, batch.start, batch.valid, batch.size),
             ids.tobytes() if ids.dtype == np.int64 else ids.tolist(),
             told,
-            free,
+            piece.free,
         )
         return Request(batch, worker, piece, serial), pickle.dumps(message, PROTOCOL)
 

@@ -35,7 +35,7 @@ class EndedError(Exception):
 
 
 class WantError(RunnerError):
-    """The worker goes on, but had not enough memory for a batch."""
+    """The worker goes on, but it, or the gate, had not enough memory for a batch."""
 
 
 class IsolatedSession(RunnerSession):
@@ -197,9 +197,25 @@ class IsolatedSession(RunnerSession):
             told = f"while {where} ran, {end}; no sample of it does so alone"
             self._isolated.unexplained(end, told)
         if parts.failures:
-            if lease.outputs:
-                self._check_all_alike(lease, parts.batch)
             raise PartialError(lease, dict(sorted(parts.failures.items())))
+        return lease
+
+    def part(self, batch: Batch, rows: Sequence[int]) -> Lease:
+        """Ask as `once` for some samples; the answer is like those of whole batches.
+
+        Raises:
+            RunnerError, EndedError: as `once`.
+        """
+        try:
+            part = batch if len(rows) == batch.valid else part_of(batch, rows)
+        except MemoryError as e:
+            raise self._own_want(f"{describe_batch(self.runner.name, batch)}: {e}") from None
+        lease = self.once(part, is_part=len(rows) > 1)
+        try:
+            self._check_all_alike(lease, part)
+        except BaseException:
+            lease.release()
+            raise
         return lease
 
     def once(self, batch: Batch, *, is_part: bool) -> Lease:
@@ -228,8 +244,11 @@ class IsolatedSession(RunnerSession):
     def _send(self, batch: Batch, *, is_part: bool) -> Request:
         worker = self._isolated.worker()
         limit = self._isolated.deadline(is_part=is_part)
-        with self._ending(worker, limit):
-            return self._requests.send(worker, batch, limit)
+        try:
+            with self._ending(worker, limit):
+                return self._requests.send(worker, batch, limit)
+        except MemoryError as e:
+            raise self._own_want(f"{describe_batch(self.runner.name, batch)}: {e}") from None
 
     def _send_ahead(self, request: Request, following: Batch) -> None:
         isolated, worker = self._isolated, request.worker
@@ -278,14 +297,20 @@ class IsolatedSession(RunnerSession):
         give_back = partial(self._requests.give_back, piece)
         return Lease(answer.outputs, answer.present, give_back=give_back)
 
+    @staticmethod
+    def _own_want(text: str) -> WantError:
+        return WantError(f"{text}; it is the gate's own process that has too little memory")
+
     def _refused(self, refusal: Refusal) -> Exception:
         text = refusal.text
         if refusal.kind == "fault":
             return RuntimeError(f"runner {self.runner.name!r}, in its process: {text}")
+        if refusal.kind == "own memory":
+            return self._own_want(f"runner {self.runner.name!r}: {text}")
         if refusal.kind == "memory":
             limit = self._isolated.isolation.memory_limit
-            told = "none is set" if limit is None else f"{limit:,} bytes"
-            return WantError(f"{text}; its process had too little memory (memory_limit: {told})")
+            told = "no memory_limit is set" if limit is None else f"memory_limit: {limit:,} bytes"
+            return WantError(f"{text}; this tells of too little memory ({told})")
         return UnusableError(text) if refusal.rule == UnusableError.rule else RunnerError(text)
 
 

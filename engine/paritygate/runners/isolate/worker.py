@@ -146,7 +146,7 @@ class _Session:
                 while True:
                     serial, *request = self._channel.receive()
                     answer = made if session is None else self._answer(session, *request)
-                    _send(self._channel, (serial, *answer))
+                    self._reply(serial, answer)
             finally:
                 self._channel.close()
                 if session is not None:
@@ -157,10 +157,20 @@ class _Session:
             return self._run(session, number, capacity, *told)
         except RunnerError as e:
             return "memory" if _wants_memory(e) else "error", str(e), e.rule
-        except MemoryError:
-            return "memory", f"runner {self._runner.name!r}: out of memory", RunnerError.rule
+        except MemoryError as e:
+            return self._want(e)
         except BaseException as e:  # a fault of ours: ends the run, as it would in the gate
             return "fault", _tell(e)
+
+    def _reply(self, serial: int, answer: tuple[Any, ...]) -> None:
+        try:
+            _send(self._channel, (serial, *answer))
+        except MemoryError as e:  # before anything was sent
+            _send(self._channel, (serial, *self._want(e)))
+
+    def _want(self, error: MemoryError) -> tuple[str, str, str]:
+        told = f"out of memory: {error}" if str(error) else "out of memory"
+        return "memory", f"runner {self._runner.name!r}: {told}", RunnerError.rule
 
     def _run(
         self,
@@ -174,8 +184,7 @@ class _Session:
     ) -> Any:
         memory = self._memory.get(number)
         if memory is None:
-            fd = self._channel.fds.pop(0)
-            memory = self._memory[number] = SharedMemory(fd, capacity)
+            memory = self._memory[number] = SharedMemory(self._channel.fds.pop(0))
         memory.see(capacity)
         given = np.frombuffer(ids, np.int64) if isinstance(ids, bytes) else _objects(ids)
         batch = Batch(*head, given, read_tensors(memory, inputs))  # type: ignore[arg-type]

@@ -153,6 +153,7 @@ def test_a_crash_that_does_not_come_back_holds_and_is_told(tmp_path: Path) -> No
     assert reason.code == "runner.crashed"
     assert "not reproducible" in reason.message
     assert "SIGABRT" in reason.message
+    assert reason.message.startswith("runner 'bad': while batch 0 (ids 0 to 127) ran, its process")
     assert "ids 0 to 127" in reason.message
     assert outcome.summary["stages"][0]["samples"]["compared"] == SAMPLES
     assert outcome.summary["runners"]["bad"]["isolation"]["regrouped_samples"] == 0

@@ -47,11 +47,15 @@ def processes(tag: str) -> list[int]:
 
 def workers(tag: str) -> list[int]:
     """The workers among them."""
-    return [
-        pid
-        for pid in processes(tag)
-        if b"isolate.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    return [pid for pid in processes(tag) if b"isolate.worker" in command(pid)]
+
+
+def command(pid: int) -> bytes:
+    """A process's command line; empty where it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def within(seconds: float, is_so: object) -> bool:
@@ -155,3 +159,24 @@ def test_a_worker_that_is_killed_from_outside_is_replaced(tmp_path: Path, tag: s
     # It had nothing to do any more, and what it would have told of itself is lost.
     assert "when it was asked what it knows" in told["runner 'ref':"]
     assert summary["stages"][0]["samples"]["compared"] == 64
+
+
+ENDS_THEN_HANGS = """mark = os.environ["PARITYGATE_TEST_MARK"]
+    if os.path.exists(mark + ".ended"):
+        open(mark + ".hangs", "a").close()
+        time.sleep(1e6)
+    open(mark + ".ended", "a").close()
+    time.sleep(2)
+    os.abort()"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_search_of_a_batch(tmp_path: Path, tag: str) -> None:
+    """Which would last as long as the deadlines of its parts, 120 s each."""
+    process = start(tmp_path, tag, ENDS_THEN_HANGS)
+    assert within(60, (tmp_path / "mark.hangs").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert json.loads(out)["verdict"] == "unjudged"
+    assert within(5, lambda: not processes(tag)), processes(tag)

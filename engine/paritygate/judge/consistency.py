@@ -16,7 +16,7 @@ from paritygate.tally.output import OutputTally
 def judge_consistency(facts: RunFacts) -> Iterator[tuple[str, Reason]]:
     """Reasons, each with the name of the runner that it is about."""
     for runner, check in facts.consistency.runners.items():
-        if check.again and not _raised_in_run(facts, runner):
+        if check.again and not raised_in_run(facts, runner):
             yield runner, _raised_again(runner, check.again)
         for size, text in sorted(check.errors.items()):
             yield runner, _raised(runner, size, text)
@@ -78,7 +78,7 @@ def _measured(check: SelfCheck, samples: int) -> int:
     return min((t.samples for t in tallies), default=samples)
 
 
-def _raised_in_run(facts: RunFacts, runner: str) -> bool:
+def raised_in_run(facts: RunFacts, runner: str) -> bool:
     """Whether a stage tells of it already."""
     return any(
         any(rule.startswith("runner.") and of == side for rule, of in stage.tally.rules)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from paritygate.core.plan import Stage
 from paritygate.core.verdict import Reason
+from paritygate.judge.consistency import raised_in_run
 from paritygate.judge.facts import RunFacts
 from paritygate.runners.ort_text import shorten
 from paritygate.tally.noise import ReferenceNoise, Varied
@@ -19,9 +20,11 @@ _SAME = ("repetition", "position")
 def judge_noise(facts: RunFacts) -> Iterator[tuple[str, Reason]]:
     """Reasons, each with the name of the reference that it is about."""
     for name, found in facts.noise.references.items():
-        texts = [found.error, *(v.error for v in found.varied if v.cause in _SAME)]
-        if raised := next(filter(None, texts), ""):
-            yield name, _raised(name, raised)
+        if found.error and not raised_in_run(facts, name):
+            yield name, _raised(name, found.error)
+        for varied in found.varied:
+            if varied.error and varied.cause in _SAME:
+                yield name, _raised_then(name, varied)
         for stage in facts.stages:
             if stage.stage.reference == name:
                 for reason in _below(facts, stage.stage, found):
@@ -42,6 +45,11 @@ def list_noise(facts: RunFacts) -> Iterator[str]:
             f"noise: {name} was compared with itself over {found.samples} samples, not over all; "
             "candidates were not"
         )
+        if found.left_out:
+            yield (
+                f"noise: {name}: {found.left_out} samples are left out of it, since they had no "
+                "answer when they were run again"
+            )
         for cause, why in found.why_not.items():
             yield f"noise: {name}: {cause} was not varied; {why}"
         for varied in found.varied:
@@ -82,6 +90,15 @@ def _raised(reference: str, text: str) -> Reason:
         "runner.error",
         f"runner {reference!r} answered in the run, but raised when it was run again on a part of "
         f"the pack to measure its noise: {shorten(text)}",
+        next="mend the model or the function; the same samples must get an answer each time",
+    )
+
+
+def _raised_then(reference: str, varied: Varied) -> Reason:
+    return Reason(
+        "runner.error",
+        f"runner {reference!r} answered a part of the pack when it was run again to measure its "
+        f"noise, and then raised for it ({varied}): {shorten(varied.error)}",
         next="mend the model or the function; the same samples must get an answer each time",
     )
 

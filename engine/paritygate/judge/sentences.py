@@ -64,7 +64,7 @@ def for_rule(
 
 def _detail(tally: StageTally, rule: str, subject: str) -> str:
     """All that was said of samples without an answer, where the message is shorter."""
-    error = tally.errors.get(f"{subject} {rule}") if rule in _DID else None
+    error = tally.errors.get(f"{subject} {rule}") if rule in DID else None
     return "" if error is None or shorten(error.text) == error.text else error.text
 
 
@@ -95,7 +95,7 @@ def _alone(facts: RunFacts, stage: StageFacts, tally: StageTally) -> tuple[Answe
 
 _OF_A_SIDE = ("sample.missing", "sample.rejected", "contract.not_rejected")
 # What a runner did, for rules about a side that gave no answer.
-_DID = {
+DID = {
     "runner.error": "raised for",
     "runner.disagreement": "raised for",
     "runner.crashed": "ended its process for",
@@ -106,7 +106,7 @@ _DID = {
 
 def _output_of(rule: str, subject: str) -> str | None:
     """The output that a rule is about: the subject, but for rules about a side or a decision."""
-    if rule.startswith("decision.") or rule in _OF_A_SIDE or rule in _DID:
+    if rule.startswith("decision.") or rule in _OF_A_SIDE or rule in DID:
         return None
     return subject.partition(":")[2] if rule == "output.missing" else subject
 
@@ -147,7 +147,7 @@ def _message(
     total = f"{hits.samples} of {tally.seen} samples"
     if rule == "sample.missing":
         return f"{total} are missing from the {subject}'s recording ({side.name!r})"
-    if rule in _DID:
+    if rule in DID:
         return _unanswered(stage, tally, rule, subject, total)
     if rule == "sample.rejected":
         return f"{total} were rejected, {told_rejections(facts)}"
@@ -166,7 +166,7 @@ def _message(
 def _unanswered(stage: StageFacts, tally: StageTally, rule: str, subject: str, total: str) -> str:
     """Samples that one side gave no answer for: what was raised, or how its process ended."""
     sides = {"reference": stage.ref, "candidate": stage.cand}
-    text = f"the {subject} ({sides[subject].name!r}) {_DID[rule]} {total}"
+    text = f"the {subject} ({sides[subject].name!r}) {DID[rule]} {total}"
     if rule == "runner.disagreement":
         other = "candidate" if subject == "reference" else "reference"
         text += f" that the {other} ({sides[other].name!r}) answered"

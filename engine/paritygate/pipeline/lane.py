@@ -179,8 +179,10 @@ class Lane:
         if runner.limits.thread_safe:
             if runner.name not in self._own:
                 self._own[runner.name] = runner.session()
+                self._own[runner.name].heed(self._stop)
             return self._run_batches(runner, self._own[runner.name], read, leases)
         session, lock = self._shared.session(runner)
+        session.heed(self._stop)
         with lock:
             return self._run_batches(runner, session, read, leases)
 

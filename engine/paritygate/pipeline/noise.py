@@ -15,14 +15,13 @@ import numpy as np
 
 from paritygate.comparison.rows import Ints, KeepHint, Side
 from paritygate.comparison.stage import StageComparer
-from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import Tolerance
 from paritygate.core.ragged import as_tensor
 from paritygate.core.tables import NoiseTable
 from paritygate.pipeline.prepare import Preparation, prepare_context
 from paritygate.pipeline.span import Prepared
-from paritygate.pipeline.windows import ANY_SIZE, Answers, Window, answers_of, rows_of, windows
+from paritygate.pipeline.windows import ANY_SIZE, Tried, Window, rows_of, try_answers, windows
 from paritygate.runners.base import Runner, RunnerSession
 from paritygate.runners.registry import prepare_all
 from paritygate.tally.noise import CAUSES, Cause, Noise, ReferenceNoise, Varied
@@ -80,19 +79,30 @@ class _Variation:
             return any(valid > 1 for valid, _ in before)
         return before != rows_of(prepared, self.runner, window, self.size)
 
-    def answers(self, prepared: Prepared, window: Window, rows: int) -> Answers:
-        """The window's answers, in the order of its samples.
+    def answers(
+        self, prepared: Prepared, window: Window, rows: int, excused: frozenset[int]
+    ) -> Tried:
+        """The window's answers, by their places in it.
 
         Args:
             prepared: the plan.
             window: the samples.
             rows: of a batch in the run.
+            excused: places of the samples that have no answer in batches as in the run.
         """
         if not self.is_reversed:
-            return answers_of(prepared, self.runner, self.session, window, self.size)
+            args = prepared, self.runner, self.session, window, self.size, excused
+            return try_answers(*args)
         order = _reversed(window.samples.count, rows)
-        turned = answers_of(prepared, self.runner, self.session, window.in_order(order))
-        return {name: [arrays[at] for at in order.tolist()] for name, arrays in turned.items()}
+        place = order.tolist()  # there and back: it undoes itself
+        moved = frozenset(place[at] for at in excused)
+        turned = window.in_order(order)
+        made = try_answers(prepared, self.runner, self.session, turned, None, moved)
+        answers = {
+            name: {place[at]: array for at, array in arrays.items()}
+            for name, arrays in made.answers.items()
+        }
+        return Tried(answers, frozenset(place[at] for at in made.without), made.error)
 
 
 def _reversed(count: int, rows: int) -> Ints:
@@ -112,6 +122,7 @@ class _Reference:
     variations: Sequence[_Variation]
     why_not: Mapping[str, str]
     samples: int = 0
+    left_out: int = 0
     error: str = ""
 
     @staticmethod
@@ -144,27 +155,26 @@ class _Reference:
 
     def run(self, window: Window) -> None:
         """Run one window in all circumstances."""
-        if self.session is None or self.error:
+        if self.session is None:
             return
-        try:
-            base = answers_of(self.prepared, self.runner, self.session, window)
-        except RunnerError as e:
-            self.error = str(e)
-            return
-        self.samples += window.samples.count
+        base = try_answers(self.prepared, self.runner, self.session, window)
+        self.error = self.error or base.error
+        self.left_out += len(base.without)
+        self.samples += window.samples.count - len(base.without)
         for variation in self.variations:
             if variation.error or not variation.varies(self.prepared, window):
                 continue
-            variation.is_varied = True
-            try:
-                other = variation.answers(self.prepared, window, _rows(self.runner))
-            except RunnerError as e:
-                variation.error = str(e)
+            other = variation.answers(self.prepared, window, _rows(self.runner), base.without)
+            variation.error = other.error
+            lacks = base.without | other.without
+            both = [at for at in range(window.samples.count) if at not in lacks]
+            variation.is_varied |= bool(other.error or both)
+            if other.error or not both:
                 continue
             for comparer in self.comparers:
                 name = comparer.stage.name
-                sides = _side(base), _side(other)
-                tally = comparer.compare(window.samples, *sides, KeepHint(0)).tally
+                sides = _side(base, both), _side(other, both)
+                tally = comparer.compare(window.only(both), *sides, KeepHint(0)).tally
                 held = variation.tallies.get(name, StageTally())
                 variation.tallies[name] = held.merge(tally)
 
@@ -176,7 +186,8 @@ class _Reference:
         why_not = dict(self.why_not)
         for cause in () if self.error else sorted(idle):
             why_not[cause] = "there are too few samples for other batches"
-        return ReferenceNoise(self.samples, tuple(varied), why_not, self.error)
+        counts = self.samples, tuple(varied), why_not, self.error, self.left_out
+        return ReferenceNoise(*counts)
 
 
 def _vary(
@@ -277,7 +288,10 @@ def _of_itself(tolerance: Tolerance) -> Tolerance:
     return replace(tolerance, nonfinite="match", candidate_dtype=None)
 
 
-def _side(answers: Answers) -> Side:
-    count = min((len(arrays) for arrays in answers.values()), default=0)
-    everyone, nobody = np.ones(count, np.bool_), np.zeros(count, np.bool_)
-    return Side({n: as_tensor(arrays) for n, arrays in answers.items()}, everyone, nobody)
+def _side(tried: Tried, places: Sequence[int]) -> Side:
+    """The answers of samples that all have one."""
+    everyone, nobody = np.ones(len(places), np.bool_), np.zeros(len(places), np.bool_)
+    outputs = {
+        name: as_tensor([arrays[at] for at in places]) for name, arrays in tried.answers.items()
+    }
+    return Side(outputs, everyone, nobody)

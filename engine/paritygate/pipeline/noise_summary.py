@@ -24,6 +24,7 @@ def describe_noise(noise: Noise, references: Mapping[str, str], locate: Locate) 
             "samples": found.samples,
             "not_varied": dict(found.why_not),
             "varied": [_varied(v) for v in found.varied],
+            **({"left_out": found.left_out} if found.left_out else {}),
             **({"error": found.error} if found.error else {}),
             "stages": {
                 stage: _stage(stage, found, locate)

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from paritygate.core.errors import FolderError, PlanError, Problem
 from paritygate.core.events import Event, Finished, Observer, Prepared, Progress, ignore
 from paritygate.core.plan import Plan
 from paritygate.core.verdict import Reason, Verdict
+from paritygate.judge.sentences import DID, NEXT
 from paritygate.pipeline.drive import drive
 from paritygate.pipeline.execute import choose_threads
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
@@ -23,8 +25,10 @@ from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import Surroundings, changed_finding, look_around
 from paritygate.runfolder import SCHEMA_VERSION
 from paritygate.runners.base import Finding, Runner
+from paritygate.tally.stage import FirstError
 
 RECORDED = "recorded"
+_ENDS = ("runner.stopped", "runner.crashed", "runner.timeout")
 _NOT_LOOKED_FOR = (
     "it was not checked whether the runner's answers depend on the batch (runner.batch_coupled)",
     "it was not checked whether they are what the pack had recorded (runner.reference_drift)",
@@ -183,17 +187,28 @@ def _of_samples(runner: str, kept: Kept, allowed: int) -> Iterator[Reason]:
         count, first = kept.not_rejected.samples, kept.not_rejected.first
         text = f"{count} samples that the pack expects to be rejected satisfy the contract"
         yield Reason("contract.not_rejected", text, count=count, ids=tuple(i for _, i in first))
-    if kept.error is not None:
-        yield Reason(
-            "runner.error",
-            f"runner {runner!r} raised for {samples.raised} of {samples.asked} samples, which the "
-            f"recording lacks; first: {kept.error.text}",
-            count=samples.raised,
-            next="mend the model or the function, then record again",
-        )
+    yield from _unanswered(runner, kept)
     if not samples.recorded:
         text = f"no sample of {samples.asked} was recorded, so there is no file"
         yield Reason("evidence.empty", text, next="check the golden files")
+
+
+def _unanswered(runner: str, kept: Kept) -> Iterator[Reason]:
+    """Samples that have no answer: what the runner did, in the order in which a run tells it."""
+    raised = [error for rule, error in kept.errors.items() if rule not in _ENDS]
+    errors = {rule: kept.errors[rule] for rule in _ENDS if rule in kept.errors}
+    if raised:
+        errors["runner.error"] = reduce(FirstError.merge, raised)
+    for code, error in errors.items():
+        yield Reason(
+            code,
+            f"runner {runner!r} {DID[code]} {error.samples} of {kept.samples.asked} samples, which "
+            f"the recording lacks; first: {error.text}",
+            count=error.samples,
+            next=NEXT[code]
+            if code in _ENDS
+            else "mend the model or the function, then record again",
+        )
 
 
 def _of_findings(runner: str, findings: Sequence[Finding]) -> Iterator[Reason]:

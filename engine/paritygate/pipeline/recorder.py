@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from paritygate.pipeline.reject import Rejected, hits_of
 from paritygate.pipeline.span import Prepared, place_of
 from paritygate.runners.base import Finding, Runner
 from paritygate.runners.environment import package_versions
+from paritygate.tally.maps import merge_maps
 from paritygate.tally.stage import FirstError, Hits
 
 _WRITTEN_ROWS = 8_192
@@ -45,7 +47,7 @@ class _Answers:
     batch: pa.RecordBatch | None
     raised: int
     missing: int
-    error: FirstError | None
+    errors: Mapping[str, FirstError]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Kept:
     Attributes:
         path: of the recording; None where no sample was answered, so that there is none.
         samples: what became of those that were asked for.
-        error: what the runner raised first.
+        errors: rule -> the first failure by it, and how many there are.
         outputs: name -> dtype and dims.
         sha256: of the file; "" where there is none.
         bytes: of the file.
@@ -64,11 +66,20 @@ class Kept:
 
     path: Path | None
     samples: RecordedSamples
-    error: FirstError | None
+    errors: Mapping[str, FirstError]
     outputs: Mapping[str, str]
     sha256: str = ""
     bytes: int = 0
     not_rejected: Hits = field(default_factory=Hits)
+
+    @property
+    def error(self) -> FirstError | None:
+        """The first failure of all."""
+        return _first(self.errors)
+
+
+def _first(errors: Mapping[str, FirstError]) -> FirstError | None:
+    return reduce(FirstError.merge, errors.values()) if errors else None
 
 
 class Recorder:
@@ -90,7 +101,7 @@ class Recorder:
         self._writer: RecordingWriter | None = None
         self._rejected = self._refused = self._raised = self._missing = 0
         self._not_rejected = Hits()
-        self._error: FirstError | None = None
+        self._errors: Mapping[str, FirstError] = {}
 
     def keep(self, samples: SampleRows, side: Side) -> None:
         """Take the answers to a block, of which nothing is used after this call."""
@@ -102,8 +113,9 @@ class Recorder:
             batch = with_marks(batch, self._prepared.synthetic, samples.ordinals[places])
         missing = int(side.missing.sum())
         raised = samples.count - len(places) - missing
-        error = side.error(samples.ordinals)
-        answers = _Answers(samples.ordinals[places], batch, raised, missing, error)
+        by_rule = {f.rule: side.error(samples.ordinals, f.rule) for f in side.failures}
+        errors = {rule: error for rule, error in by_rule.items() if error is not None}
+        answers = _Answers(samples.ordinals[places], batch, raised, missing, errors)
         with self._lock:
             self._waiting[samples.place] = answers
 
@@ -124,9 +136,7 @@ class Recorder:
             answers = self._waiting.pop(place_of(self._prepared, block))
         self._raised += answers.raised
         self._missing += answers.missing
-        if answers.error is not None:
-            error = self._error
-            self._error = answers.error if error is None else error.merge(answers.error)
+        self._errors = merge_maps(self._errors, answers.errors, FirstError.merge)
         if answers.batch is not None:
             self._window.append(answers)
         if block.done_until >= block.stop:
@@ -161,14 +171,14 @@ class Recorder:
         )
         outputs = {n: str(c) for n, c in (self._runner.observed or {}).items()}
         if self._writer is None:
-            return Kept(None, samples, self._error, outputs, not_rejected=self._not_rejected)
+            return Kept(None, samples, self._errors, outputs, not_rejected=self._not_rejected)
         recording = self._describe(samples, golden_digest, environment, findings, unchecked)
         self._writer.finish(encode_recording(recording))
         try:
             size, digest = self._path.stat().st_size, sha256_file(self._path, cache=False)
         except OSError as e:
             raise folder_error(self._path, e) from None
-        return Kept(self._path, samples, self._error, outputs, digest, size, self._not_rejected)
+        return Kept(self._path, samples, self._errors, outputs, digest, size, self._not_rejected)
 
     def abort(self) -> None:
         """Drop what has been written."""
@@ -201,6 +211,7 @@ class Recorder:
         unchecked: Sequence[str],
     ) -> Recording:
         runner, pack = self._runner, self._prepared.pack
+        error = _first(self._errors)
         sizes = runner.limits.batch_sizes
         return Recording(
             version=VERSION,
@@ -215,7 +226,7 @@ class Recorder:
                 facts=dict(runner.facts),
             ),
             samples=samples,
-            first_error=clean(self._error.text) if self._error is not None else "",
+            first_error=clean(error.text) if error is not None else "",
             findings=tuple(
                 RecordedFinding(code=f.code, message=clean(f.message)) for f in findings
             ),

@@ -11,7 +11,7 @@ from paritygate.comparison.rows import Ints, SampleRows
 from paritygate.core.ragged import row_of
 from paritygate.core.tables import BatchDim
 from paritygate.core.tensors import Array, Block
-from paritygate.pipeline.batches import Cut
+from paritygate.pipeline.batches import Cut, ask
 from paritygate.pipeline.span import Prepared, read_block
 from paritygate.runners.base import Runner, RunnerSession
 from paritygate.tally.stage import Hits
@@ -28,6 +28,11 @@ class Window:
     block: Block
     samples: SampleRows
     inputs: Mapping[str, Array]
+
+    def only(self, places: Sequence[int]) -> SampleRows:
+        """Some of the samples."""
+        at = np.array(places, np.int64)
+        return replace(self.samples, ordinals=self.samples.ordinals[at], ids=self.samples.ids[at])
 
     def in_order(self, order: Ints) -> Window:
         """The same samples in another order."""
@@ -93,6 +98,62 @@ def answers_of(
                 kept = answers.setdefault(name, [])
                 kept += [np.array(row_of(array, at)) for at in range(batch.valid)]
     return answers
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Answers of a window of which some samples, or all, may have none.
+
+    Attributes:
+        answers: output -> place in the window -> answer.
+        without: places of the samples that have none.
+        error: why the first of them has none that nothing excuses; "" where all are excused.
+    """
+
+    answers: Mapping[str, Mapping[int, Array]]
+    without: frozenset[int]
+    error: str
+
+
+def try_answers(
+    prepared: Prepared,
+    runner: Runner,
+    session: RunnerSession,
+    window: Window,
+    size: int | None = None,
+    excused: frozenset[int] = frozenset(),
+) -> Tried:
+    """As `answers_of`, but what one batch raises costs that batch only.
+
+    Args:
+        prepared: the plan.
+        runner: whose batches they are.
+        session: a session of it, or of one that is like it.
+        window: the samples.
+        size: rows of a batch; None: as in a run.
+        excused: places of samples that have no answer anyhow, nor need those beside them one.
+    """
+    answers: dict[str, dict[int, Array]] = {}
+    without: set[int] = set()
+    error, at = "", 0
+    batches = _cut(prepared, runner, size).batches(window.block, window.samples, window.inputs)
+    for batch in batches:
+        lease, failures = ask(session, batch)
+        lacks = {at + row: failure for rows, failure in failures for row in rows}
+        whole = excused.intersection(range(at, at + batch.valid)) if lease is None else ()
+        for place, failure in lacks.items():
+            if not whole and place not in excused:
+                error = error or failure.text
+        without.update(lacks)
+        if lease is not None:
+            with lease:
+                for name, tensor in lease.outputs.items():
+                    kept = answers.setdefault(name, {})
+                    for row in range(batch.valid):
+                        if at + row not in lacks:
+                            kept[at + row] = np.array(row_of(tensor, row))
+        at += batch.valid
+    return Tried(answers, frozenset(without), error)
 
 
 def rows_of(

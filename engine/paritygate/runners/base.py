@@ -319,6 +319,9 @@ class RunnerSession(ABC):
     def _run_impl(self, batch: Batch) -> Lease:
         """Answer one batch; what is raised is a `RunnerError`."""
 
+    def heed(self, stop: threading.Event) -> None:  # noqa: B027 - most just answer
+        """Be given what is set once nobody waits for answers; long searches then end."""
+
     def close(self) -> None:  # noqa: B027 - most sessions hold nothing
         """Free what the session holds; closing twice is the same as once."""
 
@@ -341,8 +344,13 @@ class RunnerSession(ABC):
 
 def describe_batch(runner: str, batch: Batch) -> str:
     """Where a runner failed: its name, the batch and the ids in it."""
+    return f"runner {runner!r}, {describe_samples(batch)}"
+
+
+def describe_samples(batch: Batch) -> str:
+    """The batch and the ids in it."""
     ids = "no samples"
     if batch.valid:
         first, last = batch.ids[0], batch.ids[batch.valid - 1]
         ids = f"id {first!s}" if batch.valid == 1 else f"ids {first!s} to {last!s}"
-    return f"runner {runner!r}, batch {batch.number} ({ids})"
+    return f"batch {batch.number} ({ids})"

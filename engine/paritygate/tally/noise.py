@@ -52,12 +52,14 @@ class ReferenceNoise:
         varied: what was changed.
         why_not: cause -> why it was not.
         error: what it raised on being run again as in the run; "" where it answered.
+        left_out: samples that had no answer on being run again so, and are in no figure.
     """
 
     samples: int = 0
     varied: tuple[Varied, ...] = ()
     why_not: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
+    left_out: int = 0
 
     def floor(self, stage: str, output: str) -> tuple[Extreme, Varied] | None:
         """The largest error of an output, and what caused it; None: there was none to measure."""

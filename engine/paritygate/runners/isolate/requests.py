@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -113,12 +114,13 @@ class Requests:
         self._post(self._channel, request, data, limit_s)
         return request
 
-    def receive(self, request: Request, limit_s: float) -> None:
+    def receive(self, request: Request, limit_s: float, is_alive: Callable[[], bool]) -> None:
         """Wait for the answer to the oldest request that has none yet.
 
         Args:
             request: that request; given its reply.
             limit_s: from when the worker could begin.
+            is_alive: whether the worker is; asked now and then.
 
         Raises:
             ClosedError, LateError, GarbledError: as `send`.
@@ -127,7 +129,7 @@ class Requests:
         assert channel is not None
         began = max(request.sent, self._received)
         left = max(0.0, began + limit_s - time.perf_counter())
-        told = channel.receive(left, request.worker.is_alive, is_plain=True)
+        told = channel.receive(left, is_alive, is_plain=True)
         self._received = time.perf_counter()
         self._on_their_way -= 1
         if not self._on_their_way:

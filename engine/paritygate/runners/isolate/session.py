@@ -6,15 +6,16 @@ halves until single samples are left to blame.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
-from paritygate.core.errors import RunnerError, UnusableError
+from paritygate.core.errors import Interrupted, RunnerError, UnusableError
 from paritygate.core.tensors import Batch
-from paritygate.runners.base import Lease, RunnerSession, describe_batch
+from paritygate.runners.base import Lease, RunnerSession, describe_batch, describe_samples
 from paritygate.runners.failures import PartialError, SampleFailure, StoppedError
 from paritygate.runners.isolate.channel import ClosedError, GarbledError, LateError
 from paritygate.runners.isolate.memory import Told
@@ -49,8 +50,13 @@ class IsolatedSession(RunnerSession):
         self._is_closed = False
         self._lock = runner.turns.join()
         self._has_turn = False
+        self._stop: threading.Event | None = None
         self._seen: list[Told] = []
         self._is_checked = False
+
+    def heed(self, stop: threading.Event) -> None:
+        """Give up a search once this is set; a batch that is answered as planned is waited for."""
+        self._stop = stop
 
     def close(self) -> None:
         """Let go of the channel, and of memory that isn't leased."""
@@ -141,7 +147,7 @@ class IsolatedSession(RunnerSession):
     def _again(self, batch: Batch, first: EndedError) -> Lease:
         """Run a batch that was in flight when the worker ended: alone, then in parts."""
         isolated = self._isolated
-        where = describe_batch(isolated.name, batch)
+        where = describe_samples(batch)
         try:
             lease = self.once(batch, is_part=False)
         except EndedError as again:
@@ -193,7 +199,7 @@ class IsolatedSession(RunnerSession):
         lease, end = parts.lease(), parts.unexplained
         self._isolated.regroup(parts.regrouped)
         if end is not None:
-            where = describe_batch(self._isolated.name, parts.batch)
+            where = describe_samples(parts.batch)
             told = f"while {where} ran, {end}; no sample of it does so alone"
             self._isolated.unexplained(end, told)
         if parts.failures:
@@ -224,10 +230,23 @@ class IsolatedSession(RunnerSession):
         Raises:
             RunnerError: as `run`.
             EndedError: it ended, or was ended because it was late.
+            Interrupted: nobody waits for the answer any more.
         """
+        self._go_on()
         request = self._send(batch, is_part=is_part)
-        self._receive(request, is_part=is_part)
+        worker = request.worker
+        try:
+            self._receive(request, is_part=is_part, is_alive=lambda: self._go_on(worker))
+        except Interrupted:
+            self._requests.drop()
+            raise
         return self._lease(request)
+
+    def _go_on(self, worker: Worker | None = None) -> bool:
+        """Whether a worker is alive; asked while a batch is searched."""
+        if self._stop is not None and self._stop.is_set():
+            raise Interrupted(f"runner {self.runner.name!r}: the search of a batch was given up")
+        return worker is None or worker.is_alive()
 
     def _once(self, batch: Batch, request: Request | None, following: Batch | None) -> Lease:
         """Ask the worker once, unless that was done ahead, and send the following batch ahead."""
@@ -258,10 +277,12 @@ class IsolatedSession(RunnerSession):
         with self._ending(worker, limit):
             self._ahead = self._requests.send_ahead(worker, following, limit)
 
-    def _receive(self, request: Request, *, is_part: bool) -> None:
+    def _receive(
+        self, request: Request, *, is_part: bool, is_alive: Callable[[], bool] | None = None
+    ) -> None:
         limit = self._isolated.deadline(is_part=is_part)
         with self._ending(request.worker, limit):
-            self._requests.receive(request, limit)
+            self._requests.receive(request, limit, is_alive or request.worker.is_alive)
 
     @contextmanager
     def _ending(self, worker: Worker, limit_s: float) -> Iterator[None]:

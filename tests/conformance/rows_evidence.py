@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.conformance.case import RELEASE, Call, Case, hold
+from tests.conformance.case import RELEASE, Call, Case, hold, unjudged
 from tests.packs import write_pack
 
 import paritygate
@@ -47,6 +47,22 @@ def _made_up(folder: Path, marks: list[str | None], way: str, least: int = 1) ->
     return paritygate.run(_plan(path, min_samples=least), out=None)
 
 
+def _one_side(folder: Path, marked: str) -> Any:
+    """Two recordings of made-up samples, one of which has lost its mark."""
+    paths = []
+    for side in ("reference", "candidate"):
+        columns = {KEY: pa.array(["synthetic"] * 5)} if side == marked else {}
+        paths.append(
+            write_pack(
+                folder / f"{side}.arrow",
+                [f"s{n}" for n in range(5)],
+                outputs={"score": SCORES},
+                columns=columns,
+            )
+        )
+    return paritygate.compare(*paths, out=None, atol=0, rtol=0)
+
+
 def _near(folder: Path, **demand: Any) -> Any:
     path = write_pack(folder / "golden.arrow", [f"s{n}" for n in range(5)], {"score": SCORES})
     return paritygate.run(_plan(path, require_coverage={"decisions": {"d": demand}}), out=None)
@@ -66,8 +82,27 @@ def _rows() -> list[Case]:
         Case("made up", name, Call("run", make), hold("evidence.synthetic"), ("all 5 samples",))
         for name, make in cases
     ]
+    lost = [
+        Case(
+            "made up",
+            f"of two recordings of made-up samples only the {side} says so",
+            Call("compare", partial(_one_side, marked=side)),
+            hold("evidence.synthetic"),
+            ("all 5 samples",),
+        )
+        for side in ("reference", "candidate")
+    ]
+    odd = ["yes"] * 5
     return [
         *held,
+        *lost,
+        Case(
+            "made up",
+            "all samples are marked by a word that means nothing",
+            Call("run", partial(_made_up, marks=odd, way="as it is")),
+            unjudged("golden.value"),
+            ("says 'yes'",),
+        ),
         Case(
             "made up",
             "three samples are real, as many as are demanded, and two are made up",

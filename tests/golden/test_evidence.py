@@ -215,12 +215,136 @@ def test_pack_check_tells_it(made: Path) -> None:
     assert any(text.startswith("evidence.synthetic: ") for _, text in report.lines)
 
 
-def test_other_values_of_the_column_mark_nothing(tmp_path: Path) -> None:
-    linear_softmax(tmp_path / "m.onnx")
-    column = pa.array(["measured", None, "", "measured"])
+def marked(folder: Path, column: pa.Array[Any], name: str = "g.arrow") -> Path:
     x = np.zeros((4, 4), np.float32) + np.arange(4, dtype=np.float32)[:, None]
-    pack = write_pack(tmp_path / "g.arrow", range(4), {"x": x}, columns={KEY: column})
-    assert codes(plan(tmp_path, pack)) == []
+    return write_pack(folder / name, [f"r{n}" for n in range(4)], {"x": x}, columns={KEY: column})
+
+
+def test_words_for_ordinary_samples(tmp_path: Path) -> None:
+    linear_softmax(tmp_path / "m.onnx")
+    words = ["measured", None, "", "measured"]
+    for column in (pa.array(words), pa.array(words, pa.large_string()), pa.nulls(4)):
+        assert codes(plan(tmp_path, marked(tmp_path, column))) == []
+    paritygate.build_from(tmp_path / "b.arrow", marked(tmp_path, pa.array(words)))
+    assert codes(plan(tmp_path, tmp_path / "b.arrow")) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        (pa.array([None, "synthetic", "Synthetic", "yes"]), ", row 2, says 'Synthetic'; it is"),
+        (pa.array([None, "synthetic ", "", ""]), ", row 1, says 'synthetic '; it is"),
+        (pa.array(['"synthetic"'] * 4).dictionary_encode(), ", row 0, says '\"synthetic\"'; it"),
+        (pa.array([True] * 4), " holds bool; it is 'synthetic' for what is no acceptance"),
+        (pa.array([1, 0, 0, 0]), " holds int64; it is 'synthetic' for what is no acceptance"),
+    ],
+)
+def test_other_words_are_refused(tmp_path: Path, column: pa.Array[Any], told: str) -> None:
+    linear_softmax(tmp_path / "m.onnx")
+    pack = marked(tmp_path, column)
+    for read in (
+        lambda: paritygate.run(plan(tmp_path, pack), out=None),
+        lambda: paritygate.check_pack(pack),
+    ):
+        with pytest.raises(GoldenError) as caught:
+            read()
+        assert f"{pack}: column 'paritygate.evidence'{told}" in str(caught.value)
+        assert (caught.value.code, caught.value.exit_code) == ("golden.value", 2)
+    with pytest.raises(GoldenError, match=r"column 'paritygate\.evidence', row \d, says"):
+        paritygate.build_from(tmp_path / "b.arrow", pack)
+
+
+@pytest.mark.parametrize("said", ["Synthetic", '"synthetic"', "yes"])
+def test_other_words_of_a_file_are_refused(made: Path, said: str) -> None:
+    table = pa.ipc.open_file(made).read_all().drop_columns([KEY])
+    pack = made.with_name("odd.parquet")
+    pq.write_table(table.replace_schema_metadata({KEY: said}), pack)
+    for read in (
+        lambda: paritygate.run(plan(made.parent, pack), out=None),
+        lambda: paritygate.build_from(made.with_name("b.arrow"), pack),
+    ):
+        with pytest.raises(GoldenError) as caught:
+            read()
+        told = f"{pack}: its metadata say paritygate.evidence = {said!r}; it is 'synthetic' for"
+        assert told in str(caught.value)
+
+
+def recorded(folder: Path, golden: dict[str, Any], *names: str) -> list[Path]:
+    paths = [folder / f"{name}.arrow" for name in names]
+    for path in paths:
+        paritygate.record(golden, "a", out=path)
+    return paths
+
+
+def test_recordings_keep_it_without_their_metadata(made: Path) -> None:
+    paths = recorded(made.parent, plan(made.parent, made), "one", "two")
+    copies = [path.with_suffix(".parquet") for path in paths]
+    for path, copy in zip(paths, copies, strict=True):
+        assert pa.ipc.open_file(path).schema.metadata[KEY.encode()] == b"synthetic"
+        pq.write_table(pa.ipc.open_file(path).read_all().replace_schema_metadata(None), copy)
+    found = paritygate.compare(*copies, out=None, is_self=True)
+    assert [reason.code for reason in found.reasons] == ["evidence.synthetic"]
+
+
+def test_either_side_says_it(made: Path) -> None:
+    one, two = recorded(made.parent, plan(made.parent, made), "one", "two")
+    bare = two.with_name("bare.parquet")
+    table = pa.ipc.open_file(two).read_all().replace_schema_metadata(None).drop_columns([KEY])
+    pq.write_table(table.take(pa.array([4, 2, 0, 1, 3])), bare)
+    for ref, cand in ((one, bare), (bare, one)):
+        found = paritygate.compare(ref, cand, out=None, is_self=True)
+        assert [reason.code for reason in found.reasons] == ["evidence.synthetic"]
+    stripped = made.with_name("stripped.parquet")
+    table = pa.ipc.open_file(made).read_all().replace_schema_metadata(None).drop_columns([KEY])
+    pq.write_table(table, stripped)
+    pq.write_table(
+        pa.ipc.open_file(one).read_all().replace_schema_metadata(None), one.with_suffix(".parquet")
+    )
+    candidate = {"a": str(made.with_name("m.onnx")), "b": str(one.with_suffix(".parquet"))}
+    assert codes({**plan(made.parent, stripped), "runners": candidate}) == ["evidence.synthetic"]
+
+
+def test_the_samples_of_one_side_are_found_by_id(made: Path) -> None:
+    both = plan(made.parent, made, real(made.parent))
+    (one,) = recorded(made.parent, both, "one")
+    table = pa.ipc.open_file(one).read_all().replace_schema_metadata(None)
+    marks, bare = one.with_name("marks.parquet"), one.with_name("bare.parquet")
+    pq.write_table(table.take(pa.array([8, 0, 7, 1, 6, 2, 5, 3, 4])), marks)
+    pq.write_table(table.drop_columns([KEY]), bare)
+    found = paritygate.compare(bare, marks, out=None, is_self=True)
+    assert found.reasons == ()
+    assert found.summary["golden"]["synthetic"] == 5
+    golden = {**both, "golden": str(bare), "runners": {"a": "recorded", "b": str(marks)}}
+    assert codes({**golden, "min_samples": 4}) == []
+    assert codes({**golden, "min_samples": 5}) == ["evidence.too_few"]
+
+
+def test_a_release_says_how_many_count_for_nothing(made: Path) -> None:
+    result = paritygate.run(plan(made.parent, made, real(made.parent)), out=None)
+    assert result.verdict == "release"
+    (told,) = (note for note in result.summary["not_judged"] if "synthetic" in note)
+    assert told == (
+        "inputs: 5 of the samples that were run are synthetic (paritygate.evidence): compared like "
+        "the others, but no acceptance evidence"
+    )
+    alone = paritygate.run(plan(made.parent, real(made.parent)), out=None)
+    assert not any("synthetic" in note for note in alone.summary["not_judged"])
+
+
+@pytest.mark.parametrize("name", ["b.arrow", "b.parquet"])
+def test_boundaries_of_both_keep_which_golden_samples_are_which(made: Path, name: str) -> None:
+    both = plan(made.parent, made, real(made.parent))
+    paritygate.make_boundary(both, made.with_name("b.arrow"), with_golden=True)
+    table = pa.ipc.open_file(made.with_name("b.arrow")).read_all()
+    assert KEY.encode() not in table.schema.metadata
+    marks = dict(zip(table["sample_id"].to_pylist(), table[KEY].to_pylist(), strict=True))
+    assert {i for i, mark in marks.items() if mark is None} == {"r0", "r1", "r2", "r3"}
+    assert set(marks.values()) == {"synthetic", None}
+    if name == "b.parquet":
+        pq.write_table(table.replace_schema_metadata(None), made.with_name(name))
+    golden = made.with_name(name)
+    assert codes(plan(made.parent, golden, min_samples=4)) == []
+    assert codes(plan(made.parent, golden, min_samples=5)) == ["evidence.too_few"]
 
 
 def test_a_dictionary_and_parquet_are_read_too(made: Path) -> None:

@@ -193,7 +193,25 @@ def test_recordings_without_the_rejected_samples(tmp_path: Path) -> None:
     missing = [r for r in paritygate.run(wider, out=None).reasons if r.code == "sample.missing"]
     assert [r.count for r in missing] == [2, 2]
     alone = paritygate.compare(files["a"], files["b"], out=None, atol=0, rtol=0)
+    assert alone.verdict == "release"
+    told = "3 of 40 samples were rejected when it was made, and aren't in it; its plan allowed 3"
+    assert sum(told in note for note in alone.summary["not_judged"]) == 2
+
+
+def test_recordings_that_lack_more_than_their_plan_allowed(tmp_path: Path) -> None:
+    files = {name: tmp_path / f"{name}.arrow" for name in ("a", "b")}
+    for name, file in files.items():
+        made = paritygate.record(plan_of(tmp_path, max_rejected=2), name, out=file)
+        assert made.exit_code == 1
+        assert [r.code for r in made.reasons] == ["sample.rejected"]
+    alone = paritygate.compare(files["a"], files["b"], out=None, atol=0, rtol=0)
     assert {r.code for r in alone.reasons} == {"evidence.incomplete_recording"}
+    for name, file in files.items():
+        file.unlink()
+        made = paritygate.record(plan_of(tmp_path, max_rejected=3), name, out=file, limit=30)
+        assert made.exit_code == 3
+    part = paritygate.compare(files["a"], files["b"], out=None, atol=0, rtol=0)
+    assert {r.code for r in part.reasons} == {"evidence.incomplete_recording"}
 
 
 def test_the_first_input_at_fault_is_told_in_the_plans_order(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from paritygate.core.problems import did_you_mean
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
 from paritygate.golden.csv_ids import CsvIds
-from paritygate.golden.evidence import MARK, SYNTHETIC, is_marked
+from paritygate.golden.evidence import MARK, SYNTHETIC, check_marks, is_marked
 from paritygate.golden.files import find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.read_tables import is_csv, names_of, read_table, saved_dataset
@@ -144,7 +144,7 @@ def _marked(file: Path) -> str:
         source = open_file(file, "")
         metadata = source.schema.metadata
         source.close()
-        if is_marked(metadata):
+        if is_marked(file, metadata):
             return WHOLE
     return SOME if EVIDENCE in names_of(file) else ""
 
@@ -163,7 +163,9 @@ def _with_evidence(piece: Piece, marks: Mapping[str, str]) -> Piece:
     if mark == WHOLE:
         values = pa.array([SYNTHETIC] * rows.num_rows, pa.string())
     elif EVIDENCE in rows.schema.names:
-        values = pa.array([str(v) for v in rows.column(EVIDENCE).to_pylist()], pa.string())
+        texts = [None if v is None else str(v) for v in rows.column(EVIDENCE).to_pylist()]
+        values = pa.array(texts, pa.string())
+        check_marks(piece.source, values, piece.row)
     kept = [name for name in rows.schema.names if name != EVIDENCE]
     fields = [rows.schema.field(name) for name in kept]
     arrays = [rows.column(name) for name in kept]

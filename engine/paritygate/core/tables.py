@@ -26,6 +26,7 @@ from paritygate.core.errors import Problem
 from paritygate.core.policy import Tolerance
 from paritygate.core.probes import ProbeName
 from paritygate.core.problems import describe_error, join_path, merge_by_path
+from paritygate.core.ranges import check_range
 from paritygate.core.shapes import check_shape
 from paritygate.core.tensors import DTYPES
 from paritygate.core.versions import Target
@@ -192,14 +193,17 @@ class InputTable(_Table):
     def _one_sample_axis(cls, value: list[int | str] | None) -> list[int | str] | None:
         return check_shape(value)
 
+    @field_validator("range", mode="before")
+    @classmethod
+    def _of_pairs(cls, value: Any) -> Any:
+        return check_range(value)
+
     @field_validator("range")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        pairs = value if value and isinstance(value[0], list) else [value]
-        if value is not None and any(len(p) != 2 or p[0] > p[1] for p in pairs):
-            raise ValueError("write [minimum, maximum], or one such pair per channel")
         if value is None:
             return None
+        pairs = value if isinstance(value[0], list) else [value]
         exact = [[v if abs(v) > 2**53 else float(v) for v in pair] for pair in pairs]
         return exact if pairs is value else exact[0]
 

@@ -73,6 +73,7 @@ class Recording(_Part):
         plan: digest of the plan, hex.
         runner: what answered.
         samples: how many of them.
+        max_rejected: how many of them that plan let the contract reject.
         first_error: what the runner raised first, if it did.
         findings: what holds whatever is made of it.
         unchecked: what was not looked for when it was made; None: it doesn't say.
@@ -87,6 +88,7 @@ class Recording(_Part):
     plan: Digest
     runner: RecordedBy
     samples: RecordedSamples
+    max_rejected: Count = 0
     first_error: StrictStr = ""
     findings: tuple[RecordedFinding, ...] = ()
     unchecked: tuple[StrictStr, ...] | None = None

@@ -155,9 +155,9 @@ def _judge_count(facts: RunFacts, stage: str, compared: int) -> Iterator[Reason]
     if facts.all_synthetic or synthetic == compared:
         yield Reason(
             "evidence.synthetic",
-            f"all {compared} samples that were compared are synthetic, as the golden pack says of "
-            "them (paritygate.evidence); that two models agree on made inputs is no acceptance "
-            "evidence",
+            f"all {compared} samples that were compared are synthetic, as the golden pack or a "
+            "recording says of them (paritygate.evidence); that two models agree on made inputs is "
+            "no acceptance evidence",
             stage=stage,
             count=compared,
             next="add golden samples that were measured; synthetic ones may stay beside them",

@@ -26,6 +26,7 @@ def _list(facts: RunFacts) -> Iterator[str]:
     for stage in facts.stages:
         yield from _stage(facts, stage)
     yield from _rejected(facts)
+    yield from _synthetic(facts)
     yield from _inputs(facts)
     yield from facts.notes
     yield from _placement(facts)
@@ -106,6 +107,15 @@ def _rejected(facts: RunFacts) -> Iterator[str]:
     if 0 < max(counts, default=0) <= facts.plan.table.max_rejected:
         noun = "sample was" if max(counts) == 1 else "samples were"
         yield f"inputs: {max(counts)} {noun} rejected and not run, {told_rejections(facts)}"
+
+
+def _synthetic(facts: RunFacts) -> Iterator[str]:
+    """Samples that were run and compared like the others, and count for nothing."""
+    if count := facts.coverage.synthetic:
+        yield (
+            f"inputs: {count} of the samples that were run {'is' if count == 1 else 'are'} "
+            "synthetic (paritygate.evidence): compared like the others, but no acceptance evidence"
+        )
 
 
 def _inputs(facts: RunFacts) -> Iterator[str]:

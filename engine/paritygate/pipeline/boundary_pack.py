@@ -14,7 +14,7 @@ from paritygate.core.ragged import row_of
 from paritygate.core.shapes import has_names
 from paritygate.golden.build import ID, Built, Piece, Take, build
 from paritygate.golden.build_samples import pieces_of
-from paritygate.golden.evidence import MARK, synthetic_rows
+from paritygate.golden.evidence import KEY, MARK, SYNTHETIC, Mask, synthetic_rows
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.values import NULL
 from paritygate.pipeline.boundary_rows import Row
@@ -30,7 +30,8 @@ def write_rows(
     """Write samples with their ids, what they are for, and what is expected of them.
 
     Labels and slices that the plan names are there: a label that is none, a slice without a value.
-    What is made of synthetic samples is marked as they are.
+    Synthetic samples stay marked; what is made of a pack that has some is marked too, since any of
+    them may be what it was made of.
 
     Args:
         path: of the file.
@@ -44,7 +45,8 @@ def write_rows(
         FolderError: the file can't be written.
     """
     held: list[Row] = []
-    golden = golden_rows(pack, plan.table.expect or EXPECT) if with_golden else ()
+    synthetic = synthetic_rows(pack)
+    golden = golden_rows(pack, plan.table.expect or EXPECT, synthetic) if with_golden else ()
 
     def samples() -> Iterator[Mapping[str, Any]]:
         for row in itertools.chain(golden, rows):
@@ -55,17 +57,27 @@ def write_rows(
         varying = [f"in.{name}" for name, t in plan.table.inputs.items() if has_names(t.shape)]
         for piece in pieces_of(samples(), varying, "sample"):
             some, held[:] = held[: piece.rows.num_rows], held[piece.rows.num_rows :]
-            yield Piece(piece.source, piece.row, _completed(piece.rows, some, plan, pack))
+            yield Piece(
+                piece.source, piece.row, _completed(piece.rows, some, plan, pack, synthetic)
+            )
 
     made = pieces()
     first = next(made)
     takes = [Take(name, (name,)) for name in first.rows.schema.names]
-    marked = MARK if synthetic_rows(pack) is not None else None
+    marked = MARK if synthetic is not None and (not with_golden or synthetic.all()) else None
     return build(path, itertools.chain([first], made), takes, make_ids=False, metadata=marked)
 
 
-def golden_rows(pack: GoldenPack, expect_column: str) -> Iterator[Row]:
-    """The samples of the golden pack, in order, with what a column says is expected of them."""
+def golden_rows(
+    pack: GoldenPack, expect_column: str, synthetic: Mask | None = None
+) -> Iterator[Row]:
+    """The samples of the golden pack, in order, with what a column says is expected of them.
+
+    Args:
+        pack: the golden pack.
+        expect_column: the column.
+        synthetic: which of them are no acceptance evidence.
+    """
     for start, stop in pack.batch_spans(_STEP):
         tensors = {name: pack.tensor(f"in.{name}", start, stop) for name in pack.inputs}
         ids = pack.ids(start, stop).tolist()
@@ -75,6 +87,8 @@ def golden_rows(pack: GoldenPack, expect_column: str) -> Iterator[Row]:
             texts = {name: found.values[int(found.codes[at])] for name, found in slices.items()}
             others = {name: None if text == NULL else text for name, text in texts.items()}
             expect = others.pop(expect_column, None)
+            if synthetic is not None:
+                others[KEY] = SYNTHETIC if synthetic[start + at] else None
             yield Row(
                 str(sample_id),
                 GOLDEN,
@@ -86,7 +100,11 @@ def golden_rows(pack: GoldenPack, expect_column: str) -> Iterator[Row]:
 
 
 def _completed(
-    batch: pa.RecordBatch, rows: Sequence[Row], plan: Plan, pack: GoldenPack
+    batch: pa.RecordBatch,
+    rows: Sequence[Row],
+    plan: Plan,
+    pack: GoldenPack,
+    synthetic: Mask | None,
 ) -> pa.RecordBatch:
     """The rows with all columns that the plan reads."""
     columns = {name: t.column or f"in.{name}" for name, t in plan.table.inputs.items()}
@@ -101,6 +119,8 @@ def _completed(
         texts[plan.table.id] = [row.id for row in rows]
     for name in pack.slices:
         texts.setdefault(name, [row.others.get(name) for row in rows])
+    if synthetic is not None:
+        texts[KEY] = [row.others.get(KEY, SYNTHETIC) for row in rows]
     numbers: dict[str, list[Any]] = {}
     for name, kind in pack.labels_of.items():
         none: Any = "(boundary)" if kind == "string" else NO_LABEL

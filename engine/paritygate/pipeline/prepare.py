@@ -17,7 +17,6 @@ from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
-from paritygate.golden.evidence import synthetic_rows
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.buckets import bucket_blocks
@@ -31,6 +30,7 @@ from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
+from paritygate.runners.recorded_evidence import synthetic_samples
 from paritygate.runners.registry import prepare_all
 
 DEFAULT_LABEL = "label"
@@ -160,7 +160,7 @@ def prepare_plan(
             watched=watched_inputs(plan, pack.inputs),
             expect=expect_column(plan, pack),
             imputations=imputing,
-            synthetic=synthetic_rows(pack),
+            synthetic=synthetic_samples(pack, active.values()),
             label_columns=_label_columns(plan),
             only=rows,
         )

@@ -17,7 +17,7 @@ from paritygate.comparison.rows import Ints, SampleRows, Side
 from paritygate.core.digest import sha256_file
 from paritygate.core.tensors import Block
 from paritygate.core.text import clean
-from paritygate.golden.evidence import with_marks
+from paritygate.golden.evidence import MARK, with_marks
 from paritygate.golden.recording import (
     VERSION,
     RecordedBy,
@@ -191,7 +191,10 @@ class Recorder:
         if not batches:
             return
         if self._writer is None:
-            self._writer = RecordingWriter(self._path, batches[0].schema, self.partial)
+            schema, synthetic = batches[0].schema, self._prepared.synthetic
+            if synthetic is not None and synthetic.all():
+                schema = schema.with_metadata(dict(MARK))
+            self._writer = RecordingWriter(self._path, schema, self.partial)
         if len(batches) == 1:
             self._writer.write(batches[0])
             return
@@ -226,6 +229,7 @@ class Recorder:
                 facts=dict(runner.facts),
             ),
             samples=samples,
+            max_rejected=self._prepared.plan.table.max_rejected,
             first_error=clean(error.text) if error is not None else "",
             findings=tuple(
                 RecordedFinding(code=f.code, message=clean(f.message)) for f in findings

@@ -141,6 +141,11 @@ class RecordedRunner(Runner):
         return self._recording is self._golden
 
     @property
+    def recording(self) -> GoldenPack:
+        """The pack that holds the outputs."""
+        return self._recording
+
+    @property
     def own_inputs(self) -> tuple[str, ...]:
         """Inputs that the recording holds as well as the golden pack; nobody compares the two."""
         if self._path == _GOLDEN:

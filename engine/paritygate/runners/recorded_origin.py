@@ -105,8 +105,8 @@ def _lacking(
     """How many samples of how many, where not all of the pack that it was made of are there.
 
     A recording may be cut into several files, which then say the same of themselves. Samples that
-    were rejected are no loss where those of the golden pack are looked for in it: each is missing
-    then, or rejected again.
+    were rejected are no loss where no more were than its plan allowed, nor where those of the
+    golden pack are looked for in it: each is missing then, or rejected again.
     """
     rows: dict[str, int] = {}
     known: dict[str, Recording] = {}
@@ -117,7 +117,8 @@ def _lacking(
             rows[key] = rows.get(key, 0) + file.rows
     for key, found in known.items():
         samples = found.samples
-        rejected = samples.rejected if is_looked_for else 0
+        is_allowed = is_looked_for or samples.rejected <= found.max_rejected
+        rejected = samples.rejected if is_allowed else 0
         if samples.recorded + samples.as_expected + rejected != found.golden.samples:
             yield (
                 f"{samples.recorded} of the {found.golden.samples} samples of its golden pack were "
@@ -160,7 +161,10 @@ def _notes(known: Sequence[Recording], files: int) -> Iterator[str]:
         if samples.asked < found.golden.samples:
             yield f"it was made of the first {samples.asked} of {found.golden.samples} samples"
         if samples.rejected:
-            yield f"{samples.rejected} samples were rejected when it was made"
+            yield (
+                f"{samples.rejected} of {found.golden.samples} samples were rejected when it was "
+                f"made, and aren't in it; its plan allowed {found.max_rejected} (max_rejected)"
+            )
         if samples.raised:
             yield (
                 f"the runner raised for {samples.raised} samples when it was made; first: "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests import models
@@ -247,3 +248,48 @@ def test_models_of_onnx_itself_are_described_without_a_false_alarm(tmp_path: Pat
         trains = any(word in case.name for word in ("training", "adagrad", "adam", "momentum"))
         wanted = {"admission.training_mode"} if trains else set()
         assert {c.code for c in found.concerns} <= wanted, case.name
+
+
+def left_over(dims: Sequence[int], raw: bytes = b"", numbers: Sequence[float] = ()) -> Any:
+    made = TensorProto(name="w", data_type=FLOAT, dims=dims, float_data=numbers)
+    if raw:
+        made.raw_data = raw
+    return made
+
+
+@pytest.mark.parametrize(
+    ("tensor", "told"),
+    [
+        (left_over([1], raw=bytes(8)), "holds 8 bytes, a float32[1] has 4"),
+        (left_over([4], raw=bytes(17)), "holds 17 bytes, a float32[4] has 16"),
+        (left_over([1], numbers=[1, 2]), "holds 2 numbers, a float32[1] has 1"),
+    ],
+)
+@pytest.mark.parametrize("is_node", [False, True])
+def test_a_tensor_that_holds_more_than_its_shape_is_refused(
+    tmp_path: Path, tensor: onnx.TensorProto, told: str, is_node: bool
+) -> None:
+    held = [node("Constant", [], ["w"], value=tensor)] if is_node else []
+    made = model([*held, node("Mul", ["x", "w"], ["y"])], [] if is_node else [tensor])
+    with pytest.raises(Exception, match="ONNXRuntimeError"):
+        onnxruntime.InferenceSession(made.SerializeToString())
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(AdmissionError) as raised:
+        paritygate.inspect_model(tmp_path / "m.onnx")
+    assert told in str(raised.value)
+
+
+def test_a_graph_without_outputs_is_refused(tmp_path: Path) -> None:
+    made = model([node("Relu", ["x"], ["y"])])
+    del made.graph.output[:]
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(AdmissionError, match="the graph has no outputs"):
+        paritygate.inspect_model(tmp_path / "m.onnx")
+
+
+def test_an_output_that_is_listed_twice_is_told(tmp_path: Path) -> None:
+    made = model([node("Relu", ["x"], ["y"])], outputs=[info("y"), info("y")])
+    onnx.save(made, tmp_path / "m.onnx")
+    found = paritygate.inspect_model(tmp_path / "m.onnx")
+    assert found["findings"] == []
+    assert "the graph lists an output more than once: y" in found["notes"]

@@ -218,14 +218,15 @@ class TestZeroPoints:
 
     def test_one_of_another_shape(self, tmp_path: Path) -> None:
         from paritygate.admission.quantization import _wrong_zero_point
+        from paritygate.admission.roles import Role
 
         made = helper.make_node("DequantizeLinear", ["w", "s", "z"], ["y"], name="d")
         zero = numpy_helper.from_array(np.zeros(3, np.int8), "z")
         scale = numpy_helper.from_array(np.ones(4, np.float32), "s")
         data = numpy_helper.from_array(np.ones((4, 4), np.uint8), "w")
-        told = list(_wrong_zero_point(made, scale, zero, data))
+        told = list(_wrong_zero_point(made, Role(1, 2, 0), scale, zero, data))
         assert len(told) == 2
         assert "is int8, what it belongs to is uint8" in told[0]
         assert "has the shape [3], its scale [4]" in told[1]
         alike = numpy_helper.from_array(np.zeros(4, np.uint8), "z")
-        assert list(_wrong_zero_point(made, scale, alike, data)) == []
+        assert list(_wrong_zero_point(made, Role(1, 2, 0), scale, alike, data)) == []

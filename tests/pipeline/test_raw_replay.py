@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -399,3 +400,19 @@ def test_the_command_tells_and_failing_samples_run_again_beside_their_batch(tmp_
     beside = execute("replay", str(folder), "--with-batch", cwd=tmp_path)
     assert beside.returncode == 1, beside.stderr
     assert execute("check", "plan.toml", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("columns = []", "preprocessing.columns: is empty; name raw columns"),
+        ("inputs.xx = { atol = 1, rtol = 0 }", "preprocessing.inputs.xx: the golden pack has no"),
+        ('ignore = ["xx"]', "preprocessing.ignore: the golden pack has no input 'xx'; known: x"),
+    ],
+)
+def test_names_that_mean_nothing_are_problems_of_the_plan(
+    tmp_path: Path, more: str, told: str
+) -> None:
+    plan = make(tmp_path, preprocessing=f'python = "prepare:images"\n{more}')
+    with pytest.raises(PlanError, match=re.escape(told)):
+        paritygate.run(plan, out=None)

@@ -27,6 +27,7 @@ from paritygate.admission.nodes import ModelNode, list_nodes
 from paritygate.admission.precision import describe_precision
 from paritygate.admission.semantic import GraphDigest
 from paritygate.admission.staging import Held, hold
+from paritygate.admission.structure import check_runnable
 from paritygate.core.digest import Watched, kept_digest
 
 _PROTOBUF_LIMIT = (1 << 31) - 1
@@ -140,6 +141,7 @@ def _admit(path: Path, folder: Path, check: bool) -> Admitted:
         )
     if result is not None and not result.ok:
         raise AdmissionError(f"the model is malformed: {result.message}")
+    check_runnable(structure, path)
     everything = (model_file, *watched)
     return Admitted(
         path=target,

@@ -24,6 +24,7 @@ from paritygate.admission.inventory import (
 from paritygate.admission.model import ModelFacts
 from paritygate.admission.quantization import look_at_quantization
 from paritygate.admission.scopes import iter_scopes
+from paritygate.admission.structure import note_outputs
 
 # Domains of operators that releases of ONNX Runtime bring along.
 OWN_DOMAINS = ("com.microsoft", "com.ms.", "ai.onnx", "org.pytorch.aten")
@@ -73,6 +74,7 @@ def inspect_structure(model: onnx.ModelProto, facts: ModelFacts, folder: Path) -
     concerns = [*quantization.concerns, *find_training(scopes)]
     notes = [
         *note_fixed_batch(model),
+        *note_outputs(model),
         *quantization.notes,
         *note_settings(model),
         *note_randomness(model),

@@ -130,9 +130,10 @@ def note_randomness(model: onnx.ModelProto) -> Iterator[str]:
 
 def find_training(scopes: Iterable[Scope]) -> Iterator[Concern]:
     """Nodes that are in training mode for good: dropout that is on, statistics of the batch."""
-    found: list[str] = []
+    nodes: dict[int, onnx.NodeProto] = {}  # one of a function may be seen several times
     for scope in scopes:
-        found += [_label(node) for node in scope.nodes if _trains(node, scope)]
+        nodes |= {id(node): node for node in scope.nodes if _trains(node, scope)}
+    found = [_label(node) for node in nodes.values()]
     if found:
         yield Concern(
             "admission.training_mode",
@@ -157,10 +158,10 @@ def _trains(node: onnx.NodeProto, scope: Scope) -> bool:
 
 def _flag(scope: Scope, name: str) -> bool | None:
     """Whether a constant scalar is other than 0; None where it is no constant."""
-    tensor = scope.constant(name)
-    if tensor is None:
-        return None
     try:
+        tensor = scope.constant(name)
+        if tensor is None:
+            return None
         return any(any(piece) for piece in iter_bytes(tensor, scope.folder))
     except OSError:
         return None

@@ -11,6 +11,15 @@ import numpy as np
 import onnx
 
 from paritygate.admission.concerns import Concern, counted, short, some
+from paritygate.admission.roles import (
+    BLOCKWISE,
+    QDQ,
+    Role,
+    formats_of,
+    is_block_scale,
+    roles_of,
+    scaled_axis,
+)
 from paritygate.admission.scopes import Scope
 from paritygate.admission.values import (
     count_elements,
@@ -24,32 +33,6 @@ CODE = "admission.quantization"
 _FIRST = 10
 _CANT = ("can't be right", "can't be right")
 
-# Which inputs are (scale, zero point, what is quantised already); -1: there is none.
-_ROLES: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "QuantizeLinear": ((1, 2, -1),),
-    "DequantizeLinear": ((1, 2, 0),),
-    "QLinearConv": ((1, 2, 0), (4, 5, 3), (6, 7, -1)),
-    "QLinearMatMul": ((1, 2, 0), (4, 5, 3), (6, 7, -1)),
-    "QLinearAdd": ((1, 2, 0), (4, 5, 3), (6, 7, -1)),
-    "QLinearMul": ((1, 2, 0), (4, 5, 3), (6, 7, -1)),
-    "QGemm": ((1, 2, 0), (4, 5, 3), (7, 8, -1)),
-    "QLinearAveragePool": ((1, 2, 0), (3, 4, -1)),
-    "QLinearGlobalAveragePool": ((1, 2, 0), (3, 4, -1)),
-    "QLinearLeakyRelu": ((1, 2, 0), (3, 4, -1)),
-    "QLinearReduceMean": ((1, 2, 0), (3, 4, -1)),
-    "QLinearSigmoid": ((1, 2, 0), (3, 4, -1)),
-    "QLinearSoftmax": ((1, 2, 0), (3, 4, -1)),
-    "QAttention": ((3, 6, -1), (4, 7, 1)),
-    "MatMulIntegerToFloat": ((2, 4, 0), (3, 5, 1)),
-    "DynamicQuantizeMatMul": ((2, 3, 1),),
-    "MatMulInteger": ((-1, 2, 0), (-1, 3, 1)),
-    "ConvInteger": ((-1, 2, 0), (-1, 3, 1)),
-    "MatMulNBits": ((2, -1, 1),),
-    "GatherBlockQuantized": ((2, -1, 0),),
-}
-_QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_BLOCKWISE = frozenset({"MatMulNBits", "GatherBlockQuantized", "QMoE", "MatMulBnb4"})
-_DYNAMIC = frozenset({"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"})
 _RANGES = {"INT8": (-128, 127), "UINT8": (0, 255), "INT16": (-32768, 32767), "UINT16": (0, 65535)}
 
 
@@ -65,7 +48,7 @@ class _Found:
     negative: list[str] = field(default_factory=list)
     zero_blocks: int = 0
     bad_zero_points: list[str] = field(default_factory=list)
-    scales: dict[int, tuple[onnx.TensorProto, str, bool]] = field(default_factory=dict)
+    scales: dict[int, onnx.TensorProto] = field(default_factory=dict)
     weighed: set[int] = field(default_factory=set)
 
 
@@ -106,44 +89,31 @@ def look_at_quantization(scopes: Iterable[Scope]) -> Quantization:
 
 
 def _look_at(found: _Found, scope: Scope, node: onnx.NodeProto) -> None:
-    op = node.op_type
-    block = next((a.i for a in node.attribute if a.name == "block_size"), 0)
-    is_blockwise = op in _BLOCKWISE or (op in _QDQ and block > 0)
-    if op in _QDQ:
-        found.formats.add("QDQ")
-    elif op in _DYNAMIC:
-        found.formats.add("dynamic")
-    elif (op in _ROLES and op not in _BLOCKWISE) or op.startswith("QLinear"):
-        found.formats.add("QOperator")
-    if is_blockwise:
-        found.formats.add("block-wise")
-    roles: list[tuple[int, int, int]] = list(_ROLES.get(op, ()))
-    if op == "QLinearConcat":
-        roles = [(0, 1, -1), *((i + 1, i + 2, i) for i in range(2, len(node.input) - 2, 3))]
-        found.formats.add("QOperator")
-    for scale_at, zero_at, data_at in roles:
-        scale, zero, data = (_at(scope, node, i) for i in (scale_at, zero_at, data_at))
+    found.formats.update(formats_of(node))
+    for role in roles_of(node):
+        scale, zero = (scope.constant(_name(node, i)) for i in role[:2])
+        data = scope.stored(_name(node, role.data))
         if scale is not None:
-            _look_at_scale(found, scope, node, scale, is_blockwise=is_blockwise)
+            _look_at_scale(found, scope, node, role, scale)
+            found.bad_scales += _wrong_shape(scope, node, role, scale)
         if zero is not None:
-            found.bad_zero_points += _wrong_zero_point(node, scale, zero, data)
+            found.bad_zero_points += _wrong_zero_point(node, role, scale, zero, data)
         if data is not None and scale is not None and id(data) not in found.weighed:
-            _weigh(found, data, scale, node, is_blockwise=is_blockwise)
+            _weigh(found, data, scale, node, is_blockwise=is_block_scale(node, role.scale))
 
 
-def _at(scope: Scope, node: onnx.NodeProto, index: int) -> onnx.TensorProto | None:
-    return scope.constant(node.input[index]) if 0 <= index < len(node.input) else None
+def _name(node: onnx.NodeProto, index: int) -> str:
+    return node.input[index] if 0 <= index < len(node.input) else ""
+
+
+def _told(node: onnx.NodeProto, index: int) -> str:
+    return f"{_name(node, index)!r} of {_label(node)}"
 
 
 def _look_at_scale(
-    found: _Found,
-    scope: Scope,
-    node: onnx.NodeProto,
-    scale: onnx.TensorProto,
-    *,
-    is_blockwise: bool,
+    found: _Found, scope: Scope, node: onnx.NodeProto, role: Role, scale: onnx.TensorProto
 ) -> None:
-    told = f"{scale.name!r} of {_label(node)}"
+    told, is_blockwise = _told(node, role.scale), is_block_scale(node, role.scale)
     if id(scale) in found.scales:
         return
     zeros = nonfinite = negative = 0
@@ -153,8 +123,9 @@ def _look_at_scale(
             nonfinite += int(np.count_nonzero(~np.isfinite(values)))
             negative += int(np.count_nonzero(values < 0))
     except ValueError:
-        found.bad_scales.append(f"{told}: is {dtype_text(scale)}, no float")
-    found.scales[id(scale)] = scale, told, is_blockwise
+        if not is_blockwise:  # some of these are packed
+            found.bad_scales.append(f"{told}: is {dtype_text(scale)}, no float")
+    found.scales[id(scale)] = scale
     if nonfinite:
         found.bad_scales.append(f"{told}: {nonfinite:,} NaN or infinite")
     if zeros and is_blockwise:
@@ -165,13 +136,38 @@ def _look_at_scale(
         found.negative.append(told)
 
 
+def _wrong_shape(
+    scope: Scope, node: onnx.NodeProto, role: Role, scale: onnx.TensorProto
+) -> Iterator[str]:
+    """A scale that is neither one number nor a vector with one for each place on its axis."""
+    told, dims, along = _told(node, role.scale), _dims(scale), scaled_axis(node, role)
+    scaled = scope.dims_of(_name(node, along[0] if along else role.data))
+    if count_elements(scale) == 0:
+        if scaled is None or 0 not in scaled:
+            yield f"{told}: has no elements"
+        return
+    if along is None or not dims or (len(dims) > 1 and node.op_type not in QDQ):
+        return
+    if len(dims) > 1:
+        yield f"{told}: has the shape {dims}, no vector"
+        return
+    axis = along[1]
+    if scaled is None:
+        return
+    if not -len(scaled) <= axis < len(scaled):
+        yield f"{told}: belongs to axis {axis} of what has {len(scaled)} axes"
+    elif scaled[axis] not in (None, dims[0]):
+        yield f"{told}: has {dims[0]:,} elements, its axis {scaled[axis]:,}"
+
+
 def _wrong_zero_point(
     node: onnx.NodeProto,
+    role: Role,
     scale: onnx.TensorProto | None,
     zero: onnx.TensorProto,
     data: onnx.TensorProto | None,
 ) -> Iterator[str]:
-    told = f"{zero.name!r} of {_label(node)}"
+    told = _told(node, role.zero)
     dtype = dtype_of(zero)
     written = stored_integers(zero)
     low, high = _RANGES.get(dtype, (None, None))
@@ -181,7 +177,9 @@ def _wrong_zero_point(
             yield f"{told}: {beyond[0]} is beyond {dtype.lower()}"
     if data is not None and dtype_of(data) != dtype:
         yield f"{told}: is {dtype.lower()}, what it belongs to is {dtype_text(data)}"
-    if scale is not None and _dims(zero) != _dims(scale) and count_elements(zero) > 1:
+    # Elsewhere one zero point serves all scales.
+    is_alike = node.op_type not in QDQ and count_elements(zero) <= 1
+    if scale is not None and _dims(zero) != _dims(scale) and not is_alike:
         yield f"{told}: has the shape {list(zero.dims)}, its scale {list(scale.dims)}"
 
 
@@ -196,7 +194,7 @@ def _weigh(
     """Count one quantised weight; a vector, such as a bias, is none."""
     found.weighed.add(id(data))
     bits = next((a.i for a in node.attribute if a.name == "bits"), 0)
-    dtype = f"{bits} bits" if bits and node.op_type in _BLOCKWISE else dtype_text(data)
+    dtype = f"{bits} bits" if bits and node.op_type in BLOCKWISE else dtype_text(data)
     if len(data.dims) < 2 and not is_blockwise:
         return
     found.dtypes[dtype] += 1
@@ -210,24 +208,26 @@ def _weigh(
 
 
 def _concerns(found: _Found) -> Iterator[Concern]:
-    if found.bad_scales:
+    # A function is looked at once for each choice of constants that it is called with.
+    scales, zeros = (list(dict.fromkeys(t)) for t in (found.bad_scales, found.bad_zero_points))
+    if scales:
         yield Concern(
             CODE,
-            f"{counted(len(found.bad_scales), 'scale', *_CANT)}: {some(found.bad_scales)}",
-            "calibrate again on data that the layer sees: a scale is a finite number above 0",
+            f"{counted(len(scales), 'scale', *_CANT)}: {some(scales)}",
+            "calibrate again on data that the layer sees: a scale is a finite number above 0, one "
+            "for the tensor or one for each place on its axis",
         )
-    if found.bad_zero_points:
+    if zeros:
         yield Concern(
             CODE,
-            f"{counted(len(found.bad_zero_points), 'zero point', *_CANT)}: "
-            f"{some(found.bad_zero_points)}",
+            f"{counted(len(zeros), 'zero point', *_CANT)}: {some(zeros)}",
             "quantise again: a zero point has the dtype of what is quantised and its scale's shape",
         )
 
 
 def _notes(found: _Found) -> Iterator[str]:
     if found.negative:
-        yield f"scales below 0: {some(found.negative)}"
+        yield f"scales below 0: {some(list(dict.fromkeys(found.negative)))}"
     if found.zero_blocks:
         blocks = counted(found.zero_blocks, "block", "has", "have")
         yield f"{blocks} the scale 0, so that all in it is 0"

@@ -52,7 +52,7 @@ def _runner(table: PreprocessingTable) -> dict[str, Any]:
         "kind": "preprocessing",
         "call": table.python,
         "batch": table.batch,
-        "columns": list(table.columns),
+        **({} if table.columns is None else {"columns": list(table.columns)}),
         "outputs": list(table.outputs),
         "thread_safe": table.thread_safe,
     }

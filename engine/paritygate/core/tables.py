@@ -38,6 +38,8 @@ NoiseCause = Literal["repetition", "batch_size", "position", "threads"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
+NO_COLUMNS = "is empty; name raw columns, or leave it out for all of them"
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -316,7 +318,7 @@ class PreprocessingTable(_Table):
     python: StrictStr
     batch: StrictBool = True
     batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
-    columns: list[StrictStr] = Field(default_factory=list)
+    columns: list[StrictStr] | None = None
     outputs: list[StrictStr] = Field(default_factory=list)
     inputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
     ignore: list[StrictStr] = Field(default_factory=list)
@@ -327,6 +329,13 @@ class PreprocessingTable(_Table):
     def _module_and_function(cls, value: str) -> str:
         if not CALL.fullmatch(value):
             raise ValueError("write it as 'module:function'")
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _some(cls, value: list[str] | None) -> list[str] | None:
+        if value == []:
+            raise ValueError(NO_COLUMNS)
         return value
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.preprocessing import PREPROCESSING
 from paritygate.core.problems import did_you_mean
 from paritygate.runners.base import Runner
 
@@ -16,7 +17,7 @@ def check_names(plan: Plan, stages: Sequence[Stage], runners: Mapping[str, Runne
     Raises:
         PlanError: every such name.
     """
-    problems = [*_ignored(stages, runners), *_budgets(plan, runners)]
+    problems = [*_ignored(stages, runners), *_prepared(stages, runners), *_budgets(plan, runners)]
     if problems:
         raise PlanError(problems, plan.source)
 
@@ -31,6 +32,22 @@ def _ignored(stages: Sequence[Stage], runners: Mapping[str, Runner]) -> Iterator
             if name not in known:
                 message = f"neither side answers an output {name!r}{did_you_mean(name, known)}"
                 yield Problem(f"stages.{stage.name}.ignore", message)
+
+
+def _prepared(stages: Sequence[Stage], runners: Mapping[str, Runner]) -> Iterator[Problem]:
+    """Names of inputs that the pack lacks, in stages of prepared inputs."""
+    for stage in stages:
+        if not stage.of_inputs or runners[stage.reference].outputs is None:
+            continue
+        known = sorted(runners[stage.reference].outputs or ())
+        is_short = stage.name == PREPROCESSING
+        outputs = "preprocessing.inputs" if is_short else f"stages.{stage.name}.outputs"
+        ignore = "preprocessing.ignore" if is_short else f"stages.{stage.name}.ignore"
+        named = [(f"{outputs}.{name}", name) for name in stage.tolerances]
+        for path, name in (*named, *((ignore, name) for name in stage.ignore)):
+            if name not in known:
+                message = f"the golden pack has no input {name!r}{did_you_mean(name, known)}"
+                yield Problem(path, message)
 
 
 def _budgets(plan: Plan, runners: Mapping[str, Runner]) -> Iterator[Problem]:

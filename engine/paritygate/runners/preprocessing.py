@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError, UnusableError
 from paritygate.core.ragged import repeat_last
-from paritygate.core.tables import CALL
+from paritygate.core.tables import CALL, NO_COLUMNS
 from paritygate.core.tensors import Array, Batch, ColumnSpec
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.raw import PREFIX, RawRecords
@@ -44,7 +44,7 @@ class Options(RunnerOptions):
         batch: the function is given the records of a batch, name -> `(n, ...)`; False: one record
             a call, name -> value, and it answers without a sample axis.
         batch_size: records of a batch; None: 256.
-        columns: names of the raw columns that it is given; empty: all of the pack.
+        columns: names of the raw columns that it is given; None: all of the pack.
         outputs: names of the inputs that it prepares, in order, needed where it returns a plain
             array or a sequence of arrays.
         thread_safe: the function may be called from several threads at once.
@@ -54,7 +54,7 @@ class Options(RunnerOptions):
     folder: StrictStr | None = None
     batch: StrictBool = True
     batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
-    columns: tuple[StrictStr, ...] = ()
+    columns: tuple[StrictStr, ...] | None = None
     outputs: tuple[StrictStr, ...] = ()
     thread_safe: StrictBool = False
 
@@ -62,6 +62,13 @@ class Options(RunnerOptions):
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
+
+    @field_validator("columns")
+    @classmethod
+    def _some(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value == ():
+            raise ValueError(NO_COLUMNS)
+        return value
 
     @field_validator("call")
     @classmethod
@@ -166,7 +173,7 @@ def _open(runner: str, options: Options, context: PrepareContext) -> tuple[Golde
         )
     try:
         files = [file.path for file in golden.files]
-        return golden, RawRecords(files, context.id_column, options.columns)
+        return golden, RawRecords(files, context.id_column, options.columns or ())
     except GoldenError as e:
         raise RunnerLoadError(
             runner, f"runner {runner!r}: {e}", is_plan_fault=True, code=e.code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from paritygate.core.dtypes import STRING, is_float, numpy_dtype, rounded
 from paritygate.core.errors import GoldenError
+from paritygate.core.text import clean
 from paritygate.golden.check import PackUse, open_for_check
 from paritygate.golden.columns import first_null
 from paritygate.golden.content import KEY, content_digest
@@ -121,6 +123,8 @@ def _write(
                 writer = PackWriter(building, batch.schema, metadata)
             elif batch.schema != writer.schema.remove_metadata():
                 raise _differs(piece, writer.schema, batch.schema)
+            else:
+                _check_said(piece, writer.schema, batch.schema)
             writer.write(batch)
             samples += batch.num_rows
         if writer is None or not samples:
@@ -241,6 +245,33 @@ def _differs(piece: Piece, schema: pa.Schema, other: pa.Schema) -> GoldenError:
                 "golden.schema",
             )
     return GoldenError(f"{piece.source}: its columns differ from those before", "golden.schema")
+
+
+def _check_said(piece: Piece, schema: pa.Schema, other: pa.Schema) -> None:
+    """Refuse a source that says otherwise what its numbers are: one field can't say both."""
+    for ours, theirs in zip(schema, other, strict=True):
+        for key in (DTYPE, AXES, CHANNELS, UNITS):
+            before, now = ((f.metadata or {}).get(key.encode()) for f in (ours, theirs))
+            if _read(before) != _read(now):
+                raise GoldenError(
+                    f"{piece.source}: {theirs.name} {_told(key, now)} from row {piece.row} on, but "
+                    f"{_told(key, before)} before; write the sources alike, in one order and one "
+                    "unit",
+                    "golden.schema",
+                )
+
+
+def _read(text: bytes | None) -> Any:
+    try:
+        return json.loads(text or b"null")
+    except (ValueError, RecursionError):
+        return text
+
+
+def _told(key: str, text: bytes | None) -> str:
+    if text is None:
+        return f"says no {key}"
+    return f"says {key} = {clean(text.decode(errors='replace'))[:200]}"
 
 
 def _check(building: Path, path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -114,6 +115,20 @@ def test_check_of_a_module_that_ends_the_process_is_no_success(folder: Path) -> 
     done = execute("check", str(path), cwd=folder)
     assert done.returncode == 2
     assert "runner.crashed" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_pack_that_is_checked_by_a_function_that_ends_the_process(folder: Path) -> None:
+    x = np.array([[0.2, np.nan]], np.float32)
+    write_pack(folder / "g.arrow", np.arange(1), {"x": x})
+    (folder / "fill.py").write_text("import os\n\ndef leave(a):\n    os._exit(0)\n")
+    digest = hashlib.sha256((folder / "fill.py").read_bytes()).hexdigest()
+    path = folder / plan(folder, "cand")
+    impute = f'{{ impute = "fill:leave", digest = "sha256:{digest}", approved_by = "me" }}'
+    path.write_text(f"{path.read_text()}\n[inputs.x]\nmissing = {impute}\n")
+    done = execute("pack", "check", "g.arrow", "--plan", path, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "with status 0" in done.stderr
 
 
 @pytest.mark.slow

@@ -113,3 +113,17 @@ def test_the_command_prints_toml(tmp_path: Path) -> None:
     result = invoke("pack", "check", pack, "--draft")
     assert result.exit_code == 0, result.output
     assert result.stdout == paritygate.draft_contract(pack)
+
+
+def test_channels_without_a_number_are_told(tmp_path: Path) -> None:
+    x = np.array([[1, np.nan, 3, np.inf], [2, np.nan, 4, 1]], np.float32)
+    draft = paritygate.draft_contract(write_pack(tmp_path / "p.arrow", range(2), {"x": x}))
+    assert (
+        "# No range of 'x': there is no finite number in any sample of its channels 1 (counted "
+        "from 0).\n"
+    ) in draft
+    assert "range" not in tomllib.loads(draft)["inputs"]["x"]
+    x[0, 1] = 0
+    draft = paritygate.draft_contract(write_pack(tmp_path / "p.arrow", range(2), {"x": x}))
+    assert "No range" not in draft
+    assert len(tomllib.loads(draft)["inputs"]["x"]["range"]) == 4

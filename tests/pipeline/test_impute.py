@@ -163,6 +163,7 @@ def test_what_is_imputed_is_held_against_the_range_and_infinities_stay(tmp_path:
         ({**constant(1), "aproved": "x"}, "inputs.x.missing.aproved", "did you mean"),
         ({**constant(None), "digest": "sha256:1", "impute": "f:g"}, "inputs.x.missing.digest", ""),
         (constant([1, 2, 3]), "inputs.x.missing.value", "has 3 numbers for 2 channels"),
+        (constant([1]), "inputs.x.missing.value", "has 1 number for 2 channels; give one each"),
         (constant(1e300), "inputs.x.missing.value", "doesn't fit float32"),
         ({"impute": "fill:none", "digest": "sha256:" + 64 * "0", "approved_by": "me"},
          "inputs.x.missing.impute", "has no 'none'"),

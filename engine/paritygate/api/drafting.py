@@ -59,6 +59,12 @@ def draft_contract(
                             f"# {found.nonfinite} samples have a NaN or an infinity in {name!r}: "
                             "this contract rejects them.\n"
                         )
+                    if found.without:
+                        which = ", ".join(map(str, found.without))
+                        notes.append(
+                            f"# No range of {name!r}: there is no finite number in any sample of "
+                            f"its channels {which} (counted from 0).\n"
+                        )
                 tables[kind][name] = table
         head = _HEAD.format(samples=opened.samples)
     data = {"dims": dims, **tables}

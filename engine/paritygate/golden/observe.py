@@ -29,12 +29,14 @@ class Observed:
         ranges: smallest and largest finite number: of each channel where samples have few, else of
             all elements; empty where there are none, or no numbers.
         nonfinite: samples with a NaN or an infinity.
+        without: channels without a finite number, where others have some.
     """
 
     dtype: str
     dims: tuple[tuple[int, int], ...]
     ranges: tuple[tuple[Number, Number], ...]
     nonfinite: int
+    without: tuple[int, ...] = ()
 
 
 def observe(
@@ -78,7 +80,8 @@ def observe(
         pack.done_until(stop)
     ranges = tuple(pair for pair in found if pair is not None)
     is_whole = len(ranges) == len(found)
-    return Observed(spec.dtype, tuple(dims), ranges if is_whole else (), nonfinite)
+    without = tuple(at for at, pair in enumerate(found) if pair is None) if ranges else ()
+    return Observed(spec.dtype, tuple(dims), ranges if is_whole else (), nonfinite, without)
 
 
 def _wider(

@@ -185,12 +185,13 @@ def _constant(input_: InputTable, table: ImputeTable, column: ColumnSpec) -> Cal
         raise _Unusable(".value", f"doesn't fit {column.dtype} (found {table.value})")
     kind = numpy_dtype(column.dtype)
     axis = channel_axis(input_, column)
-    if len(values) == 1:
+    if not isinstance(table.value, list) or (axis is None and len(values) == 1):
         return partial(_put, values.astype(kind)[0])
     channels = column.shape[axis] if axis is not None else 1
     if channels != len(values) or axis is None:
-        told = f"has {len(values)} numbers for {'?' if channels is None else channels} channels"
-        raise _Unusable(".value", told)
+        count = f"{len(values)} number{'' if len(values) == 1 else 's'}"
+        told = f"has {count} for {'?' if channels is None else channels} channels"
+        raise _Unusable(".value", f"{told}; give one each, or one for all without brackets")
     shape = [1] * len(column.shape)
     shape[axis] = len(values)
     return partial(_put, values.astype(kind).reshape(shape))

@@ -8,7 +8,7 @@ import sys
 import threading
 
 LOADS_MODELS = ("run", "compare", "check", "inspect", "record", "replay", "demo")
-PACKS_WITH_MODELS = ("boundary",)
+PACKS_WITH_MODELS = ("boundary", "check")  # a plan's functions run in these, too
 INTERRUPTED = 130
 
 

@@ -124,6 +124,26 @@ def test_csv_is_read_in_the_dtype_that_is_asked_for(tmp_path: Path) -> None:
         assert np.array_equal(pack.input("f", 0, 2), np.array(expected, np.float32))
 
 
+def test_infinite_values_of_a_csv_are_those_that_it_says(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("sample_id,a\nx,inf\ny,-Inf\nz,3.4e38\n", encoding="utf-8")
+    paritygate.build_from(tmp_path / "p.arrow", path, inputs=["f:float32=a"])
+    with open_pack([tmp_path / "p.arrow"], tmp_path) as pack:
+        assert pack.input("f", 0, 3).tolist() == [np.inf, -np.inf, float(np.float32(3.4e38))]
+
+
+@pytest.mark.parametrize("dtype", ["", ":float64"])
+def test_a_number_that_no_float_holds_is_told_far_into_a_csv(tmp_path: Path, dtype: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = 700_000  # more than a block, of some text each
+    lines = [f"s{i:07},{'inf' if i == 5 else '0.5'}" for i in range(rows)]
+    lines[rows - 2] = "last,1e400"
+    path.write_text("sample_id,a\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    assert path.stat().st_size > 8 << 20
+    with pytest.raises(GoldenError, match=f"row {rows - 2}: double can't hold '1e400'"):
+        paritygate.build_from(tmp_path / "p.arrow", path, inputs=[f"f{dtype}=a"])
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -131,6 +151,8 @@ def test_csv_is_read_in_the_dtype_that_is_asked_for(tmp_path: Path) -> None:
         ("sample_id,a\nx,1\ny,nan\n", "column 'a', row 1: has no value"),
         ("sample_id,a\nx,1\ny,abc\n", "abc"),
         ("sample_id,a\nx,1\nx,2\n", "id 'x' of row 1 is also that of row 0"),
+        ("sample_id,a\nx,1\ny,1e39\n", "column 'a', row 1: float can't hold '1e39'; name a wider"),
+        ("sample_id,a\nx,-3.5e38\ny,inf\n", "column 'a', row 0: float can't hold '-3.5e38'"),
         ("sample_id,a\nx,1\n,2,3\n", "Expected 2 columns, got 3"),
         ("key,a\nx,1\n", "no id column 'sample_id'"),
         ("sample_id,b\nx,1\n", "no column 'a'|Column 'a'"),

@@ -11,6 +11,7 @@ from tests import models
 from tests.packs import write_pack
 
 import paritygate
+from paritygate.core.errors import PlanError
 
 
 def plan(folder: Path, **target: Any) -> dict[str, Any]:
@@ -62,6 +63,11 @@ def test_some_runners_alone(tmp_path: Path) -> None:
     result = run(plan(tmp_path, max_opset=16, runners=["other"]))
     assert [(r.code, r.stage) for r in result.reasons] == [("admission.target", "float-other")]
     assert run(plan(tmp_path, max_opset=16, runners=["source"])).verdict == "release"
+
+
+def test_a_target_of_no_runner_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"target\.runners: is empty; name runners, or leave"):
+        run(plan(tmp_path, max_opset=16, runners=[]))
 
 
 def test_check_says_it_too(tmp_path: Path) -> None:

@@ -353,6 +353,13 @@ class TargetTable(_Table):
     max_ir: Annotated[StrictInt, Field(ge=1)] | None = None
     runners: list[StrictStr] | None = None
 
+    @field_validator("runners")
+    @classmethod
+    def _some(cls, value: list[str] | None) -> list[str] | None:
+        if value == []:
+            raise ValueError("is empty; name runners, or leave it out for every candidate")
+        return value
+
     @model_validator(mode="after")
     def _known(self) -> TargetTable:
         self.target()

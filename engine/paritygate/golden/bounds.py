@@ -15,6 +15,10 @@ _RATIO = 1_000
 _LAST, _HALVES = 0x10FFFF, (0xD800, 0xDFFF)
 
 
+class SpreadError(GoldenError):
+    """Views that are far larger end to end; whoever knows the file names it."""
+
+
 def read_whole(path: Path, most: int) -> bytes:
     """All bytes of a regular file: a pipe may never end, and a device has no end.
 

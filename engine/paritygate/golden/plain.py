@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from paritygate.golden.spread import check_spread
+
 _ARRAYS_OF_DATASETS = "datasets.features.features.Array"
 
 
@@ -31,6 +33,7 @@ def plain(array: pa.Array[Any]) -> Any:
 
     Raises:
         pa.ArrowInvalid: views that point out of their buffers, or invalid UTF-8.
+        SpreadError: views that show the same bytes again and again.
     """
     kind: Any = array.type
     if isinstance(kind, pa.FixedShapeTensorType):
@@ -40,10 +43,12 @@ def plain(array: pa.Array[Any]) -> Any:
         array = array.storage  # type: ignore[attr-defined]
         kind = array.type
     if isinstance(array, pa.DictionaryArray) and kind.value_type == pa.string_view():
+        check_spread(array.dictionary)
         array.validate(full=True)
         return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), safe=False)
     if not _has_views(kind):
         return array
+    check_spread(array)
     array.validate(full=True)
     return array.cast(pa.string()) if kind == pa.string_view() else _lists(array)
 

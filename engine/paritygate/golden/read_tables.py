@@ -20,6 +20,7 @@ from paritygate.core.dtypes import DTYPES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import GoldenError
 from paritygate.golden.bounds import as_texts, check_regular, read_whole
 from paritygate.golden.build import Piece
+from paritygate.golden.csv_overflow import OverflowCheck
 from paritygate.golden.formats import open_file
 from paritygate.golden.source import cannot_open, reading
 from paritygate.golden.write import tensor_batch
@@ -147,7 +148,11 @@ def _csv(path: Path, columns: Sequence[str], dtypes: Mapping[str, str]) -> Itera
             told = f"{path}: column {wrong[0]!r} occurs twice; give every column its own name"
             raise GoldenError(told, "golden.schema")
     with reading_csv(path), _open_csv(path, columns, dtypes) as reader:
-        for batch in reader:
+        check = OverflowCheck(
+            path, lambda names: _open_csv(path, names, dict.fromkeys(names, STRING))
+        )
+        for number, batch in enumerate(reader):
+            check.look_at(number, row, batch)
             yield Piece(str(path), row, batch)
             row += batch.num_rows
 

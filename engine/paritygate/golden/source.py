@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
-from paritygate.golden.bounds import check_unpacked
+from paritygate.golden.bounds import SpreadError, check_unpacked
 
 _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
@@ -166,6 +166,8 @@ def reading(path: Path) -> Iterator[None]:
     """Turn whatever Arrow raises over a damaged file into a `GoldenError` that names it."""
     try:
         yield
+    except SpreadError as error:
+        raise GoldenError(f"{path}: {error}") from None
     except GoldenError:
         raise
     except _DAMAGE as error:

@@ -44,6 +44,10 @@ def problems(folder: Path, *args: Any, **more: Any) -> list[str]:
     return [str(p) for p in caught.value.problems]
 
 
+UNREADABLE = (
+    "inputs: the field metadata of x say nothing that can be read: paritygate.channels isn't a "
+    "JSON list of texts (found '\"vibration\"')"
+)
 SAID = {"channels": CHANNELS, "units": UNITS, "axes": ["channel"]}
 DECLARED = {"channels": CHANNELS, "units": UNITS, "axes": ["sample", "channel"]}
 
@@ -89,6 +93,38 @@ def test_what_only_one_says_is_told(tmp_path: Path) -> None:
     told = result.summary["not_judged"]
     assert "inputs: channels of x are declared, but the pack doesn't say them" in told
     assert "inputs: units of x are said by the pack, but not by the plan" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            {"channels": CHANNELS},
+            ["inputs: channels of x are said by the pack, but not by the plan"],
+        ),
+        (
+            {"channels": [*CHANNELS, "third"], "units": ["mm/s"]},
+            [
+                "inputs: the pack says 3 channels of x, which has 2 channels",
+                "inputs: channels, units of x are said by the pack, but not by the plan",
+            ],
+        ),
+        (
+            {"channels": "vibration"},
+            [UNREADABLE],
+        ),
+        ({}, []),
+    ],
+)
+def test_what_the_pack_alone_says_is_told_without_a_contract(
+    tmp_path: Path, said: dict[str, Any], told: list[str]
+) -> None:
+    plan = plan_of(tmp_path, said, {})
+    del plan["inputs"]
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == "release"
+    words = ("by the pack", "the pack says", "field metadata")
+    assert [n for n in result.summary["not_judged"] if any(w in n for w in words)] == told
 
 
 @pytest.mark.parametrize("wrong", ["vibration", "[1, 2]", '"text"', "[" * 5000, "{}"])

@@ -53,14 +53,20 @@ def note_meanings(
     plan: Plan, inputs: Mapping[str, ColumnSpec], outputs: Mapping[str, ColumnSpec]
 ) -> Iterator[str]:
     """Sentences on what only the plan, or only the pack, says."""
-    tables: tuple[tuple[str, Mapping[str, Table], Mapping[str, ColumnSpec]], ...] = (
-        ("inputs", plan.table.inputs, inputs),
-        ("outputs", plan.table.outputs, outputs),
+    tables: tuple[tuple[str, Mapping[str, Table], Table, Mapping[str, ColumnSpec]], ...] = (
+        ("inputs", plan.table.inputs, InputTable(), inputs),
+        ("outputs", plan.table.outputs, OutputTable(), outputs),
     )
-    for kind, named, columns in tables:
-        for name, table in named.items():
-            column = columns.get(name)
-            said = meaning_of(column.metadata) if column is not None else Meaning()
+    for kind, named, nothing, columns in tables:
+        for name in dict.fromkeys([*named, *columns]):
+            table, column = named.get(name, nothing), columns.get(name)
+            try:
+                said = meaning_of(column.metadata) if column is not None else Meaning()
+            except ValueError as e:
+                yield f"{kind}: the field metadata of {name} say nothing that can be read: {e}"
+                continue
+            if column is not None:
+                yield from _miscounted(kind, name, said, column)
             found = list(_both(table, said))
             alone = [key for key, ours, theirs in found if ours is not None and theirs is None]
             if alone:
@@ -70,6 +76,17 @@ def note_meanings(
             if unread:
                 told = ", ".join(unread)
                 yield f"{kind}: {told} of {name} are said by the pack, but not by the plan"
+
+
+def _miscounted(kind: str, name: str, said: Meaning, column: ColumnSpec) -> Iterator[str]:
+    """Channels and units that the pack has too many or too few of for its own column."""
+    axis = said.channel_axis(len(column.shape))
+    size = column.shape[axis] if axis is not None else None
+    each = {"channels": said.channels, "units": said.units}
+    for key, names in each.items():
+        is_for_all = key == "units" and len(names or ()) == 1
+        if isinstance(names, tuple) and size not in (None, len(names)) and not is_for_all:
+            yield f"{kind}: the pack says {len(names)} {key} of {name}, which has {size} channels"
 
 
 def _both(table: Table, said: Meaning) -> Iterator[tuple[str, Any, Any]]:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pytest
 from tests.frontends.command import invoke
 from tests.packs import write_pack
 
@@ -62,9 +64,43 @@ def test_ids_that_occur_twice(tmp_path: Path) -> None:
     assert "1 row repeats an id: 7 (rows 0 and 2)" in result.stdout
 
 
-def test_a_null_in_a_tensor(tmp_path: Path) -> None:
-    import pyarrow as pa
+@pytest.mark.parametrize(
+    ("metadata", "told"),
+    [
+        ({"channels": '["a", "b"'}, "paritygate.channels isn't a JSON list of texts"),
+        ({"channels": "{}"}, "paritygate.channels isn't a JSON list of texts"),
+        ({"channels": b'["\xff'}, "paritygate.channels isn't a JSON list of texts"),
+        ({"channels": '["a", "b"]'}, "paritygate.channels has 2 texts, and the axis has 3"),
+        ({"units": '["m", "s"]'}, "paritygate.units has 2 texts, and the axis has 3"),
+        ({"axes": '["row", "channel"]'}, "paritygate.axes names 2 axes, and a sample has 1"),
+        ({"axes": '["channel"]', "channels": '["a", "b", "c"]', "units": '["m"]'}, ""),
+        ({"units": '"m"'}, ""),
+    ],
+)
+def test_meanings_that_can_not_be(
+    tmp_path: Path, metadata: dict[str, str | bytes], told: str
+) -> None:
+    table = pa.ipc.open_file(write_pack(tmp_path / "a.arrow", range(6), {"x": X})).read_all()
+    said = {f"paritygate.{key}": value for key, value in metadata.items()}
+    at = table.schema.get_field_index("in.x")
+    schema = table.schema.set(at, table.schema.field(at).with_metadata(said))
+    with pa.ipc.new_file(tmp_path / "b.arrow", schema) as writer:
+        writer.write_table(table.cast(schema))
+    result = invoke("pack", "check", tmp_path / "b.arrow")
+    assert result.exit_code == (1 if told else 0), result.output
+    assert f"column in.x: {told}" in result.stdout
 
+
+def test_what_is_told_of_ids_and_columns_is_short(tmp_path: Path) -> None:
+    long = "i" * 1_000_000
+    columns = {f"x{i:03}": X[:2, 0] for i in range(300)}
+    result = invoke("pack", "check", write_pack(tmp_path / "a.arrow", [long, long], columns))
+    assert "iii... (1,000,002 characters) (rows 0 and 1)" in result.stdout
+    assert "and 100 more columns" in result.stdout
+    assert len(result.stdout) < 20_000
+
+
+def test_a_null_in_a_tensor(tmp_path: Path) -> None:
     column = pa.array([[1.0, 2.0], [1.0, None]])
     path = write_pack(tmp_path / "a.arrow", [1, 2], columns={"in.x": column})
     result = invoke("pack", "check", path)
@@ -168,8 +204,13 @@ def test_a_proof_is_verified_with_the_digest_alone(tmp_path: Path) -> None:
     digest = told["content_digest"]
     good = invoke("pack", "verify", proof, one, "--digest", digest)
     assert (good.exit_code, good.stdout) == (0, "sample 'a4' belongs to the pack, as row 4 of 6\n")
-    for wrong in (digest[:-1] + ("0" if digest[-1] != "0" else "1"), "", told["leaf"]):
+    assert invoke("pack", "verify", proof, one, "--digest", digest.upper()).exit_code == 0
+    for wrong in (digest[:-1] + ("0" if digest[-1] != "0" else "1"), told["leaf"]):
         assert invoke("pack", "verify", proof, one, "--digest", wrong).exit_code == 1
+    for wrong in ("", "zz", digest[:-1], digest + "\n"):
+        refused = invoke("pack", "verify", proof, one, "--digest", wrong)
+        assert refused.exit_code == 2
+        assert "a content digest has 64 digits" in refused.output
     forged = write_pack(tmp_path / "f.arrow", ["a4"], {"x": X[3:4]}, {"y": X[4:5, 0]}, [4], sites)
     assert invoke("pack", "verify", proof, forged, "--digest", digest).exit_code == 1
     for key, value in (("row", 3), ("samples", 5), ("samples", 7), ("path", told["path"][:-1])):

@@ -335,6 +335,29 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
     assert peaks[1] < peaks[0] + 32_000, peaks
 
 
+def test_an_archive_that_holds_an_array_twice_is_refused(tmp_path: Path) -> None:
+    import zipfile
+
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.write(tmp_path / "x.npy", "x.npy")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.write(tmp_path / "x.npy", "x.npy")
+    with pytest.raises(GoldenError, match=r"a\.npz: holds the array 'x' twice"):
+        paritygate.build_from(tmp_path / "p.arrow", tmp_path / "a.npz", make_ids=True)
+
+
+def test_a_header_that_is_code_is_told_in_words(tmp_path: Path) -> None:
+    header = b"__import__('os').abort()".ljust(117) + b"\n"
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    whole = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/x.npy").write_bytes(whole[:10] + header + whole[128:])
+    with pytest.raises(GoldenError, match="its header can't be read; save it with np.save") as e:
+        paritygate.build_from(tmp_path / "p.arrow", tmp_path / "d", make_ids=True)
+    assert "ast." not in str(e.value)
+
+
 @pytest.mark.slow
 def test_a_folder_that_datasets_saved(tmp_path: Path) -> None:
     from tests.golden import writers

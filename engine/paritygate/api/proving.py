@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -28,6 +29,7 @@ from paritygate.golden.merkle import Proof
 
 _VERSION = 1
 _MOST_BYTES = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 _Hash = Annotated[StrictStr, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -85,8 +87,11 @@ def verify_proof(
 
     Raises:
         GoldenError: the pack of the sample can't be read, or doesn't hold it.
-        PlanError: no proof.
+        PlanError: no proof, or no digest.
     """
+    if not _DIGEST.fullmatch(digest.lower()):
+        what = f"is {clean(digest[:80])!r}; a content digest has 64 digits of 0-9 and a-f"
+        raise PlanError([Problem("digest", what)], "pack verify")
     told = _read(proof)
     found = Proof(told.row, told.samples, tuple(bytes.fromhex(node) for node in told.path))
     sample = told.id

@@ -16,6 +16,7 @@ from paritygate.golden.files import find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdScan
 from paritygate.golden.leaves import SampleReader, Wanted
+from paritygate.golden.meaning import wrong_meaning
 from paritygate.golden.merkle import Tree, close_tree
 from paritygate.golden.overlap import IdsOf, Overlap, check_inputs, describe_overlap, store_inputs
 from paritygate.golden.pack import GoldenPack, open_pack
@@ -71,6 +72,7 @@ class PackFacts:
         equal_ids: ids of the first of them, each with that of the earlier one.
         overlap: with the other pack, if one was named.
         synthetic: samples that are marked as no acceptance evidence.
+        meanings: columns whose axes, channels or units can't be right, with what is wrong.
     """
 
     files: tuple[tuple[Path, int, int], ...]
@@ -86,6 +88,7 @@ class PackFacts:
     equal_ids: tuple[tuple[int | str, int | str], ...]
     overlap: Overlap | None
     synthetic: int = 0
+    meanings: tuple[tuple[str, str], ...] = ()
 
 
 def open_for_check(patterns: Sequence[str | Path], folder: Path, use: PackUse) -> GoldenPack:
@@ -165,6 +168,7 @@ def check_pack(
         equal_ids=_pairs(equal, ids),
         overlap=overlap,
         synthetic=0 if synthetic is None else int(synthetic.sum()),
+        meanings=tuple(_meanings(pack)),
     )
 
 
@@ -208,6 +212,14 @@ def _tensors(pack: GoldenPack) -> Iterator[tuple[str, str, tuple[int | None, ...
     for prefix, specs in (("in.", pack.inputs), ("out.", pack.outputs)):
         for name, spec in specs.items():
             yield prefix + name, spec.dtype, spec.shape
+
+
+def _meanings(pack: GoldenPack) -> Iterator[tuple[str, str]]:
+    for prefix, specs in (("in.", pack.inputs), ("out.", pack.outputs)):
+        for name, spec in specs.items():
+            told = wrong_meaning(spec.metadata, spec.shape)
+            if told:
+                yield prefix + name, told
 
 
 def _labels(pack: GoldenPack, use: PackUse) -> Balance | None:

@@ -10,6 +10,9 @@ from paritygate.golden.overlap import Overlap
 
 Status = Literal["ok", "fail", "note"]
 
+_MOST_COLUMNS = 200
+_LONGEST = 120
+
 
 def describe_pack(facts: PackFacts) -> list[tuple[Status, str]]:
     """Status and sentence of each thing looked at."""
@@ -24,11 +27,23 @@ def _ids(facts: PackFacts) -> Iterator[tuple[Status, str]]:
     elif not facts.scan.duplicates:
         yield "ok", f"{head}, none twice"
     else:
-        told = [f"{d.id!r} (rows {d.first_row} and {d.row})" for d in facts.scan.first_duplicates]
+        told = [
+            f"{_short(d.id)} (rows {d.first_row} and {d.row})" for d in facts.scan.first_duplicates
+        ]
         more = ", ..." if facts.scan.duplicates > len(told) else ""
         count = facts.scan.duplicates
         text = f"{count} row{'s repeat' if count > 1 else ' repeats'} an id: "
         yield "fail", f"{head}; {text}{', '.join(told)}{more}"
+
+
+def _short(id_: int | str) -> str:
+    return _cut(repr(id_))
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
 def _evidence(facts: PackFacts) -> Iterator[tuple[Status, str]]:
@@ -43,9 +58,13 @@ def _evidence(facts: PackFacts) -> Iterator[tuple[Status, str]]:
 
 
 def _contents(facts: PackFacts) -> Iterator[tuple[Status, str]]:
-    for name, dtype, dims in facts.columns:
+    for name, told in facts.meanings[:_MOST_COLUMNS]:
+        yield "fail", f"column {name}: {told}; build the pack anew, or mend its metadata"
+    for name, dtype, dims in facts.columns[:_MOST_COLUMNS]:
         shape = ", ".join(["batch", *("?" if dim is None else str(dim) for dim in dims)])
         yield "note", f"column {name}: {dtype}[{shape}]"
+    if len(facts.columns) > _MOST_COLUMNS:
+        yield "note", f"and {len(facts.columns) - _MOST_COLUMNS} more columns"
     if not any(name.startswith("in.") for name, _, _ in facts.columns):
         yield "note", "no column in.NAME: a recording, on which no model can be run"
     if facts.recorded and facts.recorded != facts.digest:
@@ -64,14 +83,14 @@ def _balance(facts: PackFacts) -> Iterator[tuple[Status, str]]:
 
 
 def _counts(values: Balance, samples: int, most: int = 20) -> str:
-    told = [f"{v} {n} ({100 * n / samples:.1f} %)" for v, n in list(values.items())[:most]]
+    told = [f"{_cut(v)} {n} ({100 * n / samples:.1f} %)" for v, n in list(values.items())[:most]]
     return ", ".join(told) + (f", and {len(values) - most} more" if len(values) > most else "")
 
 
 def _equal(facts: PackFacts) -> Iterator[tuple[Status, str]]:
     if facts.equal is not None and facts.equal.count:
         count = facts.equal.count
-        told = ", ".join(f"{again!r} = {first!r}" for again, first in facts.equal_ids)
+        told = ", ".join(f"{_short(again)} = {_short(first)}" for again, first in facts.equal_ids)
         more = ", ..." if count > len(facts.equal_ids) else ""
         text = "sample has" if count == 1 else "samples have"
         yield "note", f"{count} {text} all inputs of an earlier one: {told}{more}"
@@ -83,7 +102,7 @@ def _overlap(facts: PackFacts, found: Overlap) -> tuple[Status, str]:
     where = f"{', '.join(map(str, found.files[:3]))} ({found.samples} samples)"
     if not found.count:
         return "ok", f"no sample is also in {where}"
-    told = ", ".join(f"{ours!r} (there {theirs!r})" for ours, theirs in found.first)
+    told = ", ".join(f"{_short(ours)} (there {_short(theirs)})" for ours, theirs in found.first)
     more = ", ..." if found.count > len(found.first) else ""
     verb = "is" if found.count == 1 else "are"
     text = f"{found.count} of {facts.samples} samples {verb} also in {where}: {told}{more}"

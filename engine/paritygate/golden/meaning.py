@@ -48,6 +48,28 @@ def meaning_of(metadata: Mapping[str, str]) -> Meaning:
     return Meaning(axes, channels, units)
 
 
+def wrong_meaning(metadata: Mapping[str, str], shape: Sequence[int | None]) -> str:
+    """What the metadata of a field say that can't be true of it; empty where they may be.
+
+    Args:
+        metadata: of the field.
+        shape: of one sample, a dim None where it varies.
+    """
+    try:
+        said = meaning_of(metadata)
+    except ValueError as error:
+        return str(error)
+    if said.axes is not None and len(said.axes) != len(shape):
+        return f"{AXES} names {len(said.axes)} axes, and a sample has {len(shape)}"
+    axis = said.channel_axis(len(shape))
+    dim = None if axis is None else shape[axis]
+    for key, names in ((CHANNELS, said.channels), (UNITS, said.units)):
+        is_for_all = key == UNITS and names is not None and len(names) == 1
+        if isinstance(names, tuple) and dim not in (None, len(names)) and not is_for_all:
+            return f"{key} has {len(names)} texts, and the axis has {dim}"
+    return ""
+
+
 def encode_meaning(
     axes: Sequence[str] | None = None,
     channels: Sequence[str] | None = None,

@@ -223,6 +223,10 @@ def _opened_npz(path: Path) -> zipfile.ZipFile:
 
 def _npz(path: Path, columns: Sequence[str]) -> Iterator[Piece]:
     with _opened_npz(path) as archive:
+        held = Counter(n.removesuffix(".npy") for n in archive.namelist())
+        if twice := [name for name, times in held.items() if times > 1]:
+            told = f"{path}: holds the array {twice[0][:80]!r} twice; save it anew"
+            raise GoldenError(told, "golden.format")
         names = {n.removesuffix(".npy"): n for n in sorted(archive.namelist())}
         yield from _arrays(path, names, columns, archive)
 
@@ -278,9 +282,8 @@ class _Npy:
             )
             shape, is_fortran, self._dtype = read(file)
         except Exception as error:  # the parser of headers has errors of many kinds
-            raise GoldenError(
-                f"{where}: is no array of NumPy ({error})", "golden.format"
-            ) from error
+            told = f"{where}: is no array of NumPy: its header can't be read; save it with np.save"
+            raise GoldenError(told, "golden.format") from error
         if not shape:
             raise GoldenError(f"{where}: has no axis of samples", "golden.shape")
         if is_fortran and len(shape) > 1:

@@ -127,3 +127,20 @@ def test_channels_without_a_number_are_told(tmp_path: Path) -> None:
     draft = paritygate.draft_contract(write_pack(tmp_path / "p.arrow", range(2), {"x": x}))
     assert "No range" not in draft
     assert len(tomllib.loads(draft)["inputs"]["x"]["range"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--draft", "--plan", "p.toml"], "checks nothing: leave out --plan"),
+        (["--draft", "--against", "o.arrow"], "checks nothing: leave out --against"),
+        (["--draft", "--json"], "checks nothing: leave out --json"),
+        (["--model", "m.onnx"], "give --draft too"),
+    ],
+)
+def test_a_draft_is_no_check(tmp_path: Path, given: list[str], told: str) -> None:
+    pack = write_pack(tmp_path / "p.arrow", range(2), {"x": np.ones((2, 3), np.float32)})
+    result = invoke("pack", "check", pack, *given)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "[inputs" not in result.stdout

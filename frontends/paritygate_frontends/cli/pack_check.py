@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paritygate_frontends.cli.ending import finish, output, print_json
+from paritygate_frontends.cli.ending import UsageError, finish, output, print_json
 from paritygate_frontends.cli.options import Json
 
 
@@ -47,6 +47,12 @@ def check(
         from paritygate_frontends.report.checks import render_checks
         from paritygate_frontends.report.screen import show
 
+        given = {"--plan": plan, "--against": against, "--label": label, "--slice": slices}
+        asked = [name for name, value in {**given, "--json": json}.items() if value]
+        if draft and asked:
+            raise UsageError(f"--draft prints a contract and checks nothing: leave out {asked[0]}")
+        if model is not None and not draft:
+            raise UsageError("--model names the dims of a draft: give --draft too, or leave it out")
         if draft:
             text = api.draft_contract(pack, model=model, id=id_column)
             with output():

@@ -269,6 +269,18 @@ def test_other_words_of_a_file_are_refused(made: Path, said: str) -> None:
         assert told in str(caught.value)
 
 
+@pytest.mark.parametrize("said", ["Synthetic", "", "yes", "synthetic, " * 9])
+def test_other_words_beside_test_data_are_refused(made: Path, said: str) -> None:
+    paritygate.export_pack(made, made.with_name("sets"), rows=range(2))
+    marks = sorted(made.with_name("sets").rglob("synthetic.txt"))
+    assert len(marks) == 2
+    marks[1].write_text(said)
+    with pytest.raises(GoldenError) as caught:
+        paritygate.import_pack(made.with_name("i.arrow"), made.with_name("sets"))
+    assert str(caught.value).startswith(f"{marks[1]}: says '{said.strip()[:64].strip()}")
+    assert str(caught.value).endswith("; it says 'synthetic', or isn't there")
+
+
 def recorded(folder: Path, golden: dict[str, Any], *names: str) -> list[Path]:
     paths = [folder / f"{name}.arrow" for name in names]
     for path in paths:

@@ -14,6 +14,7 @@ import numpy as np
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
+from paritygate.core.text import clean
 from paritygate.golden.bounds import check_regular, read_whole
 from paritygate.golden.evidence import SYNTHETIC
 from paritygate.golden.source import cannot_open
@@ -101,12 +102,20 @@ def write_set(
 
 
 def is_synthetic_set(folder: Path) -> bool:
-    """Whether a folder says that its data are no acceptance evidence."""
+    """Whether a folder says that its data are no acceptance evidence.
+
+    Raises:
+        GoldenError: `golden.value`, it says something else.
+    """
     path = folder / _EVIDENCE
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(64).strip() == SYNTHETIC.encode()
+        said = file.read(64).strip().decode(errors="replace")
+    if said != SYNTHETIC:
+        told = f"{path}: says {clean(said)!r}; it says {SYNTHETIC!r}, or isn't there"
+        raise GoldenError(told, "golden.value")
+    return True
 
 
 def model_names(path: Path) -> Names:

@@ -34,6 +34,12 @@ def texts(rows: int = ROWS, length: int = LENGTH) -> Any:
     return pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(view), *one[2:]])
 
 
+def dictionary(values: Any) -> Any:
+    """Every row is the last value."""
+    last = np.full(ROWS, len(values) - 1, np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(last), values)
+
+
 FLOATS = pa.array(np.zeros(LENGTH, np.float32))
 BOMBS = {
     "list views": lambda: views(FLOATS),
@@ -48,6 +54,14 @@ BOMBS = {
         pa.array([0, ROWS], pa.int32()), views(FLOATS)
     ),
     "fixed lists of list views": lambda: pa.FixedSizeListArray.from_arrays(views(FLOATS), 2),
+    "views of bytes": lambda: texts().cast(pa.binary_view()),
+    "a dictionary of one long text": lambda: dictionary(pa.array(["", "a" * LENGTH])),
+    "a dictionary of long bytes": lambda: dictionary(pa.array([b"", b"a" * LENGTH])),
+    "list views of one long text among many": lambda: pa.ListViewArray.from_arrays(
+        pa.array(np.full(ROWS, 999, np.int32)),
+        pa.array(np.ones(ROWS, np.int32)),
+        pa.array([*[""] * 999, "a" * LENGTH]),
+    ),
     "a dictionary of string views": lambda: pa.DictionaryArray.from_arrays(
         pa.array(np.arange(ROWS, dtype=np.int32)), texts()
     ),
@@ -63,19 +77,23 @@ def test_what_spreads_is_refused(name: str) -> None:
     assert pa.total_allocated_bytes() - before < 1 << 26
 
 
-@pytest.mark.parametrize("kind", ["input", "label"])
+@pytest.mark.parametrize("kind", ["input", "label", "dictionary", "raw.x"])
 def test_a_pack_of_such_views_is_refused_by_name(tmp_path: Path, kind: str) -> None:
     columns = {"sample_id": pa.array(np.arange(ROWS))}
     columns["in.x"] = views(FLOATS) if kind == "input" else pa.array(np.ones(ROWS, np.float32))
     if kind == "label":
         columns["label"] = texts()
+    elif kind == "dictionary":
+        columns["label"] = dictionary(pa.array(["a" * LENGTH], pa.large_string()))
+    elif kind == "raw.x":
+        columns[kind] = texts().cast(pa.binary_view())
     table = pa.table(columns)
     with (
         pa.OSFile(str(tmp_path / "p.arrow"), "wb") as file,
         pa.ipc.new_file(file, table.schema) as w,
     ):
         w.write_table(table)
-    with pytest.raises(GoldenError, match=r"p\.arrow: a column of .*_view") as error:
+    with pytest.raises(GoldenError, match=r"p\.arrow: a column of .* end to end") as error:
         paritygate.check_pack(tmp_path / "p.arrow")
     assert error.value.code == "golden.unreadable"
 
@@ -95,6 +113,7 @@ def test_what_it_comes_to_is_near_what_it_takes(data: st.DataObject) -> None:
                 (pa.list_(pa.list_view(pa.int32())), NESTED),
                 (pa.list_view(pa.list_(pa.int32())), NESTED),
                 (pa.string_view(), TEXTS),
+                (pa.list_view(pa.string()), st.lists(st.none() | TEXTS, max_size=5)),
             ]
         )
     )
@@ -105,3 +124,16 @@ def test_what_it_comes_to_is_near_what_it_takes(data: st.DataObject) -> None:
     needs = float(np.sum(costs)) if isinstance(costs, np.ndarray) else costs * len(part)
     # Bitmaps and the last offset are no more than this.
     assert abs(needs - plain(part).nbytes) <= 17 * (len(part) + 4) + 8 * needs / 16
+
+
+@given(TEXTS, st.data())
+def test_rows_of_a_dictionary_count_as_their_texts(values: list[str | None], data: Any) -> None:
+    kind = data.draw(st.sampled_from([pa.string(), pa.large_string(), pa.string_view()]))
+    words = pa.array(["before", *values, "after"], kind).slice(1, len(values))
+    at = st.none() | st.integers(0, max(0, len(values) - 1))
+    rows = data.draw(st.lists(at if values else st.none(), max_size=20))
+    array = pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), words)
+    costs = np.broadcast_to(np.asarray(_costs(array)), len(rows))
+    for row, cost in zip(rows, costs, strict=True):
+        text = None if row is None else values[row]
+        assert cost <= 4 if text is None else cost == 4 + len(text.encode())

@@ -42,8 +42,9 @@ def plain(array: pa.Array[Any]) -> Any:
     if isinstance(kind, pa.BaseExtensionType) and _is_of_datasets(kind):
         array = array.storage  # type: ignore[attr-defined]
         kind = array.type
+    if isinstance(array, pa.DictionaryArray) or kind == pa.binary_view():
+        check_spread(array)
     if isinstance(array, pa.DictionaryArray) and kind.value_type == pa.string_view():
-        check_spread(array.dictionary)
         array.validate(full=True)
         return pa.DictionaryArray.from_arrays(array.indices, plain(array.dictionary), safe=False)
     if not _has_views(kind):

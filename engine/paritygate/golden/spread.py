@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from paritygate.golden.bounds import SpreadError
 
 _UNPACKED = 1 << 28
 _RATIO = 16
 _VIEW = np.dtype([("length", "<i4"), ("rest", "V12")])
+_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _Costs = npt.NDArray[np.float64] | float
 
 
 def check_spread(array: Any) -> None:
-    """Refuse views that take far more room end to end than what they are views of, before it.
+    """Refuse views and dictionaries that take far more room end to end, before they take it.
 
     Args:
         array: of any type; its views need not be valid.
@@ -30,9 +32,8 @@ def check_spread(array: Any) -> None:
     has = array.get_total_buffer_size()
     if needs > max(_UNPACKED, _RATIO * has):
         raise SpreadError(
-            f"a column of {array.type} has {has:,} bytes, but its views show the same ones again "
-            f"and again: {needs / (1 << 20):,.0f} MiB end to end; write it as plain lists or "
-            "texts, or as a dictionary"
+            f"a column of {array.type} has {has:,} bytes, but its rows show the same ones again "
+            f"and again: {needs / (1 << 20):,.0f} MiB end to end; write it as plain lists or texts"
         )
 
 
@@ -45,6 +46,12 @@ def _costs(array: Any) -> _Costs:
         return _costs(array.storage)
     if kind == pa.string_view() or kind == pa.binary_view():
         return _masked(array, _of_views(array))
+    if isinstance(array, pa.DictionaryArray):
+        return _of_indices(array)
+    if kind in _TEXTS:
+        return _masked(
+            array, pc.binary_length(array).fill_null(0).to_numpy().astype(np.float64) + 4
+        )
     if isinstance(kind, pa.FixedSizeListType):
         size = kind.list_size
         return _masked(array, _between(array.values, array.offset * size, len(array), size))
@@ -64,6 +71,21 @@ def _of_views(array: Any) -> npt.NDArray[np.float64]:
     views = np.frombuffer(array.buffers()[1], _VIEW, len(array) + array.offset)
     lengths: npt.NDArray[np.float64] = views["length"][array.offset :].astype(np.float64)
     return np.maximum(lengths, 0.0) + 4
+
+
+def _of_indices(array: Any) -> npt.NDArray[np.float64]:
+    indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = array.dictionary
+    at = np.clip(indices, 0, max(0, len(values) - 1))
+    if values.type in _TEXTS and len(values):  # a large dictionary isn't gone through for few rows
+        width = "<i8" if values.type in (pa.large_string(), pa.large_binary()) else "<i4"
+        offsets = np.frombuffer(values.buffers()[1], width, values.offset + len(values) + 1)
+        found = np.diff(offsets[values.offset + at + np.array([[0], [1]])], axis=0)[0]
+        return _masked(array, np.maximum(found.astype(np.float64), 0.0) + 4)
+    costs = _costs(values)
+    if not isinstance(costs, np.ndarray):
+        return np.full(len(array), costs)
+    return _masked(array, costs[at])
 
 
 def _between(values: Any, first: int, rows: int, size: int) -> npt.NDArray[np.float64]:

@@ -48,6 +48,30 @@ def quantised(folder: Path, scale: float) -> Any:
     return against_itself(path)
 
 
+def handed(folder: Path, scale: float) -> Any:
+    """The scale goes through a copy and a call into a function of the model, which quantises."""
+    body = [
+        helper.make_node("QuantizeLinear", ["a", "t", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "t", "zero"], ["b"]),
+    ]
+    function = helper.make_function(
+        "own", "Fake", ["a", "t", "zero"], ["b"], body, [helper.make_opsetid("", models.OPSET)]
+    )
+    path = models.save_model(
+        folder / "m.onnx",
+        [
+            helper.make_node("Identity", ["s"], ["copy"]),
+            helper.make_node("Fake", ["x", "copy", "z"], ["y"], domain="own"),
+        ],
+        {"x": (models.FLOAT, ["n", 4])},
+        {"y": (models.FLOAT, ["n", 4])},
+        {"s": np.array(scale, F32), "z": np.array(0, np.int8)},
+        opsets={"own": 1},
+        functions=[function],
+    )
+    return against_itself(path)
+
+
 def training(folder: Path, *, is_on: bool) -> Any:
     """A dropout of all but nothing, so that both sides may well agree."""
     path = models.save_model(
@@ -153,6 +177,19 @@ ROWS = [
         Call("verify", lambda f: quantised(f, 0.0)),
         BAD_SCALE,
         says=("1 zero",),
+    ),
+    Case(
+        "inside",
+        "a good scale that a call gives to a function of the model",
+        Call("verify", lambda f: handed(f, 0.1)),
+        RELEASE,
+    ),
+    Case(
+        "inside",
+        "a scale of 0 that a call gives to a function of the model",
+        Call("verify", lambda f: handed(f, 0.0)),
+        BAD_SCALE,
+        says=("'t' of QuantizeLinear: 1 zero",),
     ),
     Case(
         "inside",

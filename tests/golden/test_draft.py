@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tests.frontends.command import invoke
 from tests.packs import write_pack
 
 import paritygate
+from paritygate.core.errors import GoldenError
 
 STAGE = {"reference": "a", "candidate": "a", "self": True, "default": {"atol": 0, "rtol": 0}}
 RUNNERS = {"a": {"kind": "null", "echo": {"y": "x"}}}
@@ -144,3 +146,44 @@ def test_a_draft_is_no_check(tmp_path: Path, given: list[str], told: str) -> Non
     assert result.exit_code == 2
     assert told in result.stderr
     assert "[inputs" not in result.stdout
+
+
+def test_samples_that_must_be_rejected_don_t_widen_a_draft(tmp_path: Path) -> None:
+    x = np.array([[0.5], [-0.5], [7.0], [np.nan]], np.float32)
+    expect = [None, "run", "reject", "reject"]
+    pack = write_pack(tmp_path / "p.arrow", range(4), {"x": x}, slices={"expect": expect})
+    draft = paritygate.draft_contract(pack)
+    assert "# Drafted from 2 samples." in draft
+    assert "# 2 samples that must be rejected are left out." in draft
+    assert "NaN" not in draft
+    assert tomllib.loads(draft)["inputs"]["x"]["range"] == [-0.5, 0.5]
+    plan = plan_of(pack, draft) | {"max_rejected": 0}
+    assert paritygate.check_pack(pack, plan=plan).exit_code == 0
+
+
+def test_nothing_is_drafted_where_every_sample_must_be_rejected(tmp_path: Path) -> None:
+    x = np.ones((2, 1), np.float32)
+    pack = write_pack(tmp_path / "p.arrow", range(2), {"x": x}, slices={"expect": ["reject"] * 2})
+    with pytest.raises(GoldenError, match="every sample is expected to be rejected"):
+        paritygate.draft_contract(pack)
+
+
+def test_a_model_says_what_the_outputs_are_that_a_pack_doesn_t_hold(tmp_path: Path) -> None:
+    kind = pa.list_(pa.list_(pa.float32(), 2))
+    rows = pa.array([[[1.0, 2.0]] * n for n in (3, 5)], kind)
+    pack = write_pack(tmp_path / "p.arrow", range(2), columns={"in.x": rows})
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "seq", 2]),
+        helper.make_tensor_value_info("k", TensorProto.INT64, ["n", 4]),
+        helper.make_tensor_value_info("open", TensorProto.FLOAT, ["n", "boxes"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "seq", 2])]
+    graph = helper.make_graph([], "g", inputs, outputs)
+    onnx.save(helper.make_model(graph, ir_version=10), tmp_path / "m.onnx")
+    draft = tomllib.loads(paritygate.draft_contract(pack, model=tmp_path / "m.onnx"))
+    assert draft["dims"] == {"seq": {"min": 3, "max": 5}}
+    assert draft["outputs"] == {
+        "y": {"dtype": "float32", "shape": ["batch", "seq", 2]},
+        "k": {"dtype": "int64", "shape": ["batch", 4]},
+        "open": {"dtype": "float32"},
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.check import PackUse, open_for_check
 from paritygate.golden.meaning import Meaning, meaning_of
-from paritygate.golden.observe import Observed, observe
-from paritygate.golden.onnx_data import model_dims
+from paritygate.golden.observe import LeaveOut, Observed, observe
+from paritygate.golden.onnx_data import model_dims, model_outputs
+from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline.expect import EXPECT, check_words, must_reject
 
+_STEP = 65_536
 _HEAD = (
     "# Drafted from {samples} samples. Ranges are those that occur: widen them to what is\n"
     "# allowed, and say axes, channels and units where the pack doesn't.\n"
@@ -27,9 +31,12 @@ def draft_contract(
 ) -> str:
     """`[dims]`, `[inputs]` and `[outputs]` of a plan as TOML, from what a pack holds.
 
+    Samples that the pack expects to be rejected don't count.
+
     Args:
         pack: files, folders or globs.
-        model: an ONNX model that names the dims that vary.
+        model: an ONNX model that names the dims that vary, and says what the outputs are that the
+            pack doesn't hold.
         id: column of the ids.
 
     Raises:
@@ -38,18 +45,22 @@ def draft_contract(
     import tomli_w
 
     known = model_dims(Path(model)) if model is not None else {}
+    graph = model_outputs(Path(model)) if model is not None else {}
     dims: dict[str, dict[str, int]] = {}
     notes: list[str] = []
     tables: dict[str, dict[str, Any]] = {"inputs": {}, "outputs": {}}
-    with open_for_check(files_of(pack), Path.cwd(), PackUse(id)) as opened:
+    use = PackUse(id, slice_if_there=EXPECT)
+    with open_for_check(files_of(pack), Path.cwd(), use) as opened:
         opened.scan_ids()
+        leave_out, left = _to_be_rejected(opened)
         for kind, prefix, specs in (
             ("inputs", "in.", opened.inputs),
             ("outputs", "out.", opened.outputs),
         ):
             for name, spec in specs.items():
                 said = _meaning(prefix + name, spec)
-                found = observe(opened, prefix + name, spec, said.channel_axis(len(spec.shape)))
+                axis = said.channel_axis(len(spec.shape))
+                found = observe(opened, prefix + name, spec, axis, leave_out)
                 table = {"dtype": found.dtype, "shape": _shape(name, found, known, dims)}
                 table |= _said(said, table["shape"])
                 if kind == "inputs":
@@ -66,9 +77,46 @@ def draft_contract(
                             f"its channels {which} (counted from 0).\n"
                         )
                 tables[kind][name] = table
-        head = _HEAD.format(samples=opened.samples)
+        for name, (dtype, sizes) in graph.items():
+            if dtype and name not in tables["outputs"]:
+                tables["outputs"][name] = {"dtype": dtype, **_graph_shape(sizes, dims)}
+        head = _HEAD.format(samples=opened.samples - left)
+        if left:
+            notes.insert(0, f"# {left} samples that must be rejected are left out.\n")
     data = {"dims": dims, **tables}
     return head + "".join(notes) + "\n" + tomli_w.dumps({k: v for k, v in data.items() if v})
+
+
+def _to_be_rejected(pack: GoldenPack) -> tuple[LeaveOut | None, int]:
+    """Which samples must be rejected, and how many.
+
+    Raises:
+        GoldenError: no other is there, or a word that says neither.
+    """
+    if EXPECT not in pack.slices:
+        return None, 0
+    check_words(pack, EXPECT)
+    leave_out = partial(must_reject, pack, EXPECT)
+    left = sum(int(leave_out(*span).sum()) for span in pack.batch_spans(_STEP))
+    if left == pack.samples:
+        told = "every sample is expected to be rejected, so that nothing says what is allowed"
+        raise GoldenError(f"{pack.files[0].path}: {told}", "golden.empty")
+    return leave_out, left
+
+
+def _graph_shape(
+    sizes: Sequence[int | str | None], dims: Mapping[str, object]
+) -> dict[str, list[int | str]]:
+    """The shape that a graph says, where the samples come first and every other dim is known."""
+    if not sizes or isinstance(sizes[0], int):
+        return {}
+    shape: list[int | str] = ["batch"]
+    for size in sizes[1:]:
+        known = _word(size) if isinstance(size, str) else size
+        if known is None or (isinstance(known, str) and known not in dims):
+            return {}
+        shape.append(known)
+    return {"shape": shape}
 
 
 def _meaning(column: str, spec: ColumnSpec) -> Meaning:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from paritygate.core.dtypes import INTEGERS, is_float, widened
-from paritygate.core.ragged import Ragged, shape_of
+from paritygate.core.ragged import Ragged, shape_of, take_rows
 from paritygate.core.tensors import ColumnSpec
 from paritygate.golden.pack import GoldenPack
 
@@ -17,6 +18,7 @@ _STEP = 4_096
 _MOST_CHANNELS = 64
 
 Number = int | float
+LeaveOut = Callable[[int, int], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,11 @@ class Observed:
 
 
 def observe(
-    pack: GoldenPack, column: str, spec: ColumnSpec, channel_axis: int | None = None
+    pack: GoldenPack,
+    column: str,
+    spec: ColumnSpec,
+    channel_axis: int | None = None,
+    leave_out: LeaveOut | None = None,
 ) -> Observed:
     """Read one tensor of all samples.
 
@@ -49,6 +55,7 @@ def observe(
         column: `in.NAME` or `out.NAME`.
         spec: of that column.
         channel_axis: of one sample; None: a short vector's own, else none.
+        leave_out: first sample and the one after the last -> `(n,)` which don't count.
 
     Raises:
         GoldenError: a value that can't be read.
@@ -64,6 +71,11 @@ def observe(
     nonfinite = 0
     for start, stop in pack.batch_spans(_STEP):
         tensor = pack.tensor(column, start, stop)
+        if leave_out is not None:
+            tensor = take_rows(tensor, np.flatnonzero(~leave_out(start, stop)))
+        if not len(tensor):
+            pack.done_until(stop)
+            continue
         if not spec.is_fixed:
             dims = _wider(dims, [shape_of(tensor, row) for row in range(len(tensor))])
         if has_range:

@@ -145,6 +145,37 @@ def model_dims(path: Path) -> dict[str, tuple[str | None, ...]]:
     }
 
 
+def model_outputs(path: Path) -> dict[str, tuple[str, tuple[int | str | None, ...]]]:
+    """A model's outputs that are tensors: dtype, and the size, name or nothing of each dim.
+
+    Raises:
+        GoldenError: it can't be read.
+    """
+    found = {}
+    for value in graph_values(path)[1]:
+        tensor = value.type.tensor_type
+        if value.type.HasField("tensor_type") and tensor.HasField("shape"):
+            dims = tuple(
+                dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None
+                for dim in tensor.shape.dim
+            )
+            found[value.name] = (element_name(tensor.elem_type), dims)
+    return found
+
+
+def element_name(element: int) -> str:
+    """A dtype's name, of an element type of ONNX; empty where it is none that is judged."""
+    import onnx
+
+    if element == onnx.TensorProto.STRING:
+        return "string"
+    try:
+        name = dtype_name(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element)))
+    except KeyError:
+        return ""
+    return name if name in DTYPES else ""
+
+
 def graph_values(path: Path) -> tuple[list[Any], list[Any]]:
     """A model's inputs but its initializers, and its outputs, as the file has them.
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.core.dtypes import DTYPES, dtype_name, is_float, is_string, numpy_dtype
+from paritygate.core.dtypes import DTYPES, is_float, is_string, numpy_dtype
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import Array
 from paritygate.golden.evidence import KEY, SYNTHETIC
-from paritygate.golden.onnx_data import graph_values
+from paritygate.golden.onnx_data import element_name, graph_values
 
 SCALES = (0.01, 1.0, 100.0)
 _BYTES = 64 << 20
@@ -36,8 +36,6 @@ def graph_inputs(path: Path) -> tuple[list[GraphInput], list[str]]:
     Raises:
         GoldenError: it can't be read, or has an input that no pack holds.
     """
-    import onnx
-
     inputs, notes = [], []
     for value in graph_values(path)[0]:
         if not value.type.HasField("tensor_type"):
@@ -51,7 +49,7 @@ def graph_inputs(path: Path) -> tuple[list[GraphInput], list[str]]:
         if not tensor.shape.dim:
             notes.append(f"input {value.name} has no axis for samples: give it by [constants]")
             continue
-        dtype = _dtype(onnx, tensor.elem_type)
+        dtype = element_name(tensor.elem_type)
         if dtype not in DTYPES:
             told = f"{path}: input {value.name!r} is of an element type that can't be judged"
             raise GoldenError(told, "golden.column_type")
@@ -63,15 +61,6 @@ def graph_inputs(path: Path) -> tuple[list[GraphInput], list[str]]:
     if not inputs:
         raise GoldenError(f"{path}: has no input with an axis for samples", "golden.empty")
     return inputs, notes
-
-
-def _dtype(onnx: Any, element: int) -> str:
-    if element == onnx.TensorProto.STRING:
-        return "string"
-    try:
-        return dtype_name(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element)))
-    except KeyError:
-        return ""
 
 
 def open_dims(inputs: Sequence[GraphInput]) -> list[str]:

@@ -31,6 +31,16 @@ def expect_column(plan: Plan, pack: GoldenPack) -> str | None:
     is_slice = plan.table.expect is None and column in plan.slices
     if column not in pack.slices or is_slice:
         return None
+    check_words(pack, column)
+    return column
+
+
+def check_words(pack: GoldenPack, column: str) -> None:
+    """See that a column says nothing but what can be expected.
+
+    Raises:
+        GoldenError: `golden.value`, a value that says something else.
+    """
     values = pack.scan_ids(allow_duplicates=True).slice_values.get(column, ())
     wrong = [value for value in values if value not in _KNOWN]
     if wrong:
@@ -40,11 +50,14 @@ def expect_column(plan: Plan, pack: GoldenPack) -> str | None:
             "expect in the plan",
             "golden.value",
         )
-    return column
 
 
 def must_reject(
-    pack: GoldenPack, column: str, start: int, stop: int, offsets: npt.NDArray[np.uint16] | None
+    pack: GoldenPack,
+    column: str,
+    start: int,
+    stop: int,
+    offsets: npt.NDArray[np.uint16] | None = None,
 ) -> npt.NDArray[np.bool_]:
     """`(n,)` which samples of `[start, stop)` must be rejected; of those at `offsets` alone."""
     coded = pack.slice_values(column, start, stop)

@@ -101,10 +101,10 @@ def _element_seconds() -> Iterator[list[float]]:
 
     compare, spent = ElementComparer.compare, [0.0]
 
-    def timed(self: ElementComparer, *args: Any) -> Any:
+    def timed(self: ElementComparer, *args: Any, **how: Any) -> Any:
         started = time.perf_counter()
         try:
-            return compare(self, *args)
+            return compare(self, *args, **how)
         finally:
             spent[0] += time.perf_counter() - started
 

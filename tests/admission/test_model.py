@@ -100,7 +100,7 @@ def test_external_data_is_found_wherever_a_tensor_can_be(tmp_path: Path) -> None
             helper.make_node("If", ["c"], ["p"], then_branch=then, else_branch=inner),
         ],
         {},
-        {},
+        {"l": (TensorProto.FLOAT, ["n"])},
         opsets={"d": 1},
         functions=[function],
     )

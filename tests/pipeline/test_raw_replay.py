@@ -221,6 +221,7 @@ def test_a_pack_without_raw_records_is_refused(tmp_path: Path) -> None:
         ('python = "prepare:images"\nbatch = false\nbatch_size = 4', "batch_size belongs to"),
         ('python = "prepare:images"\ninput.x = { atol = 1 }', "did you mean 'inputs'"),
         ('python = "prepare:images"\ninputs.x = { atol = 1 }', "atol and rtol belong together"),
+        ('python = "prepare:images"\noutputs = ["x", "x"]', "names an output twice"),
     ],
 )
 def test_a_table_that_is_wrong(tmp_path: Path, preprocessing: str, words: str) -> None:

@@ -104,7 +104,7 @@ def describe_model(model: onnx.ModelProto) -> ModelFacts:
 def iter_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """All nodes: of the graph, its subgraphs, functions and training graphs."""
     for nodes in _node_lists(model):
-        yield from _walk_nodes(nodes)
+        yield from walk_nodes(nodes)
 
 
 def iter_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -133,7 +133,8 @@ def _node_lists(model: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:
         yield function.node
 
 
-def _walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Nodes with those of their subgraphs, however deep, each before its own."""
     pending = [iter(nodes)]
     while pending:
         node = next(pending[-1], None)

@@ -18,7 +18,7 @@ from typing import Any
 import onnx
 
 from paritygate.admission.errors import AdmissionError
-from paritygate.admission.model import iter_nodes
+from paritygate.admission.model import iter_nodes, walk_nodes
 from paritygate.admission.values import iter_bytes
 
 VERSION = 1
@@ -293,13 +293,13 @@ def _functions(tensors: _Tensors, model: onnx.ModelProto) -> list[Any]:
     """The functions that the graph reaches, by name."""
     by_name = {(f.domain, f.name, f.overload): f for f in model.functions}
     reached: dict[tuple[str, str, str], list[Any]] = {}
-    pending = [_calls(_walk(model.graph.node), by_name)]
+    pending = [_calls(walk_nodes(model.graph.node), by_name)]
     while pending:
         for key in pending.pop():
             if key not in reached:
                 graph = _Graph(tensors, by_name[key])
                 reached[key] = [*key, graph.record(), graph.unbound]
-                pending.append(_calls(_walk(by_name[key].node), by_name))
+                pending.append(_calls(walk_nodes(by_name[key].node), by_name))
     return [reached[key] for key in sorted(reached)]
 
 
@@ -308,19 +308,6 @@ def _calls(
 ) -> list[tuple[str, str, str]]:
     called = dict.fromkeys((n.domain, n.op_type, n.overload) for n in nodes)
     return [key for key in called if key in by_name]
-
-
-def _walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    pending = [iter(nodes)]
-    while pending:
-        node = next(pending[-1], None)
-        if node is None:
-            pending.pop()
-            continue
-        yield node
-        for attribute in node.attribute:
-            inner = [attribute.g] if attribute.HasField("g") else []
-            pending += [iter(graph.node) for graph in (*inner, *attribute.graphs)]
 
 
 def _input_names(graph: onnx.GraphProto | onnx.FunctionProto) -> dict[str, int]:

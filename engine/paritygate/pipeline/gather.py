@@ -95,13 +95,11 @@ class Gather:
         Returns:
             Whether the leased arrays must last as long as the block.
         """
-        is_kept = is_whole
+        is_kept = is_whole and not lease.is_lasting
         for name, tensor in lease.outputs.items():
             if is_whole:
                 self._outputs[name] = tensor[:valid]
-            elif lease.is_lasting and self._stays(name, at, tensor[:valid]):
-                is_kept = True
-            else:
+            elif not (lease.is_lasting and self._stays(name, at, tensor[:valid])):
                 self._copy(name, at, valid, tensor)
         if lease.present is not None:
             self._answered[at : at + valid] = lease.present

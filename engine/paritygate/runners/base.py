@@ -139,7 +139,7 @@ class Lease:
         outputs: name -> `(batch.size, *sample_shape)`, or one array a sample.
         present: `(batch.valid,)` bool, which samples were found (recorded outputs); None: all.
         is_lasting: the arrays are of memory that nobody uses again, as of the golden pack; they
-            stay as they are while other leases are given out.
+            stay as they are, released or not.
     """
 
     __slots__ = ("_give_back", "is_lasting", "outputs", "present")

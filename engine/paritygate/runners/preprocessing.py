@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import numpy as np
-from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
+from pydantic import StrictBool, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError, UnusableError
 from paritygate.core.ragged import repeat_last
-from paritygate.core.tables import CALL, NO_COLUMNS
+from paritygate.core.tables import NO_COLUMNS
 from paritygate.core.tensors import Array, Batch, ColumnSpec
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.raw import PREFIX, RawRecords
@@ -28,39 +28,33 @@ from paritygate.runners.base import (
     describe_batch,
 )
 from paritygate.runners.layout import Layout
-from paritygate.runners.options import RunnerOptions
 from paritygate.runners.prepared import golden_rows
-from paritygate.runners.python import Function, PythonRunner, PythonSession, check_takes_one
+from paritygate.runners.python import (
+    Function,
+    FunctionOptions,
+    PythonRunner,
+    PythonSession,
+    check_takes_one,
+)
 from paritygate.runners.python_identity import digest_of_module, identify_function
 from paritygate.runners.python_import import find_function
 
 
-class Options(RunnerOptions):
-    """`[runners.NAME]` of kind `preprocessing`.
+class Options(FunctionOptions):
+    """`[runners.NAME]` of kind `preprocessing`; `outputs` are the inputs that it prepares.
 
     Attributes:
-        call: `module:function`, looked up in `folder` first.
-        folder: where that is, relative to the plan's folder; None: the plan's folder itself.
         batch: the function is given the records of a batch, name -> `(n, ...)`; False: one record
             a call, name -> value, and it answers without a sample axis.
-        batch_size: records of a batch; None: 256.
         columns: names of the raw columns that it is given; None: all of the pack.
-        outputs: names of the inputs that it prepares, in order, needed where it returns a plain
-            array or a sequence of arrays.
-        thread_safe: the function may be called from several threads at once.
     """
 
-    call: StrictStr
-    folder: StrictStr | None = None
     batch: StrictBool = True
-    batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
     columns: tuple[StrictStr, ...] | None = None
-    outputs: tuple[StrictStr, ...] = ()
-    thread_safe: StrictBool = False
 
-    @field_validator("columns", "outputs", mode="before")
+    @field_validator("columns", mode="before")
     @classmethod
-    def _one_or_more(cls, value: Any) -> Any:
+    def _one_column_or_more(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
     @field_validator("columns")
@@ -68,13 +62,6 @@ class Options(RunnerOptions):
     def _some(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if value == ():
             raise ValueError(NO_COLUMNS)
-        return value
-
-    @field_validator("call")
-    @classmethod
-    def _module_and_function(cls, value: str) -> str:
-        if not CALL.fullmatch(value):
-            raise ValueError("write it as 'module:function'")
         return value
 
 

@@ -47,8 +47,8 @@ Function = Callable[[dict[str, Array]], object]
 _TEXT_KINDS = ("U", "T")
 
 
-class Options(RunnerOptions):
-    """`[runners.NAME]` of kind `python`.
+class FunctionOptions(RunnerOptions):
+    """What is said of a function, whatever it is given.
 
     Attributes:
         call: `module:function`, looked up in `folder` first.
@@ -84,6 +84,10 @@ class Options(RunnerOptions):
         if not CALL.fullmatch(value):
             raise ValueError("write it as 'module:function'")
         return value
+
+
+class Options(FunctionOptions):
+    """`[runners.NAME]` of kind `python`."""
 
 
 class PythonRunner(Runner):

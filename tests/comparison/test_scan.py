@@ -173,3 +173,17 @@ def test_a_bound_that_overflows_proves_nothing() -> None:
     judge = comparer(ref, cand, Tolerance(1.7e308, 0.9), "gate")
     tally, _ = judge.compare(ref, cand, np.arange(3), is_lazy=True)
     assert tally.failing_samples == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_error_at_the_bound_is_good_and_one_step_beyond_it_is_not(dtype: Any, sign: int) -> None:
+    ref = np.full((3, PIECE), sign, dtype)
+    cand = ref.copy()
+    cand[1, 3] = sign * 1.75
+    judge = comparer(ref, cand, Tolerance(0.25, 0.5), "gate")
+    at_it, _ = judge.compare(ref, cand, np.arange(3), is_lazy=True)
+    cand[1, 3] = np.nextafter(cand[1, 3], dtype(sign * 2))
+    beyond, details = judge.compare(ref, cand, np.arange(3), is_lazy=True)
+    assert (at_it.failing_samples, beyond.failing_samples) == (0, 1)
+    assert details.rules[1] != 0

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from paritygate.core.events import Finished, Prepared, Progress, ignore
+from paritygate.core.events import Compiling, Finished, Prepared, Progress, ignore
 from paritygate_frontends.report.progress import describe, watch
 
 
@@ -39,6 +39,17 @@ def test_a_terminal_shows_samples_speed_flips_failures_and_time_left(
     assert "250/1000" in drawn
     assert "500 samples/s, 3 flips, 17 failed, 1.5 s left" in drawn
     assert capsys.readouterr().out == ""
+
+
+def test_a_terminal_shows_that_kernels_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with watch("plan") as observer:
+        observer(Prepared("plan", 1000))
+        observer(Compiling(2.6))
+    assert "compiling kernels, once on this machine: 3 s" in screen.getvalue()
 
 
 def test_time_left_is_not_guessed() -> None:

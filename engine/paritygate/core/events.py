@@ -32,13 +32,20 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiling:
+    """Everything waits for kernels that are compiled, as on a first run; `seconds` so far."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The run is over."""
 
     verdict: str
 
 
-Event = Prepared | Progress | Finished
+Event = Prepared | Compiling | Progress | Finished
 Observer = Callable[[Event], None]
 
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
-from paritygate.core.events import Observer, Progress
+from paritygate.core.events import Compiling, Observer, Progress
 from paritygate.core.tensors import Block
+from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
 PROGRESS_EVERY_S = 0.1
+COMPILING_AFTER_S = 1.0
 MERGED_AT_ONCE = 32
 
 Sink = Callable[[BlockResult], dict[str, KeepHint]]
@@ -71,7 +73,7 @@ def _collect(
     started = shown = time.perf_counter()
     following = 0
     while following < len(blocks):
-        item = work.next_result()
+        item = work.next_result(lambda: _tell_compiling(observer))
         if isinstance(item, BaseException):
             raise item
         waiting[order[item.block.number]] = item
@@ -87,6 +89,12 @@ def _collect(
             shown = now
             observer(_progress(found.merged(), blocks, now - started))
     return found.merged()
+
+
+def _tell_compiling(observer: Observer) -> None:
+    seconds, is_compiling = compiled_for()
+    if is_compiling and seconds >= COMPILING_AFTER_S:
+        observer(Compiling(seconds))
 
 
 class _Merging:
@@ -151,13 +159,13 @@ class _Threads:
         for thread in self._threads:
             thread.start()
 
-    def next_result(self) -> BlockResult | BaseException:
-        """Wait for a result; wakes up regularly so that a signal is handled."""
+    def next_result(self, meanwhile: Callable[[], None]) -> BlockResult | BaseException:
+        """Wait for a result; wakes up regularly, so that a signal is handled, for `meanwhile`."""
         while True:
             try:
                 return self._results.get(timeout=0.2)
             except queue.Empty:
-                continue
+                meanwhile()
 
     def permit(self) -> None:
         """Let the reader go one block further; blocks in flight are bounded by the permits."""

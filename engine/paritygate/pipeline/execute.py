@@ -17,6 +17,7 @@ from paritygate.core.tables import NoiseTable
 from paritygate.core.tensors import Stats
 from paritygate.golden.overlap import Overlap
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
+from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.calibration import describe_calibration
 from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
@@ -136,6 +137,7 @@ def run_prepared(
         ParityError: it could not be judged.
     """
     prepared = ready.prepared
+    compiled_s, _ = compiled_for()
     around = look_around(prepared.pack)
     calibration = ready.calibration
     overlapping = in_background(calibration.run) if calibration is not None else None
@@ -184,6 +186,7 @@ def run_prepared(
         "wall_s": time.perf_counter() - started,
         "startup_s": startup_s,
         "staging_s": _staging_seconds(ready),
+        "compiling_s": compiled_for()[0] - compiled_s,
     }
     summary = build_summary(
         ready,

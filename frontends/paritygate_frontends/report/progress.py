@@ -6,7 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from paritygate.core.events import Event, Finished, Observer, Prepared, Progress, ignore
+from paritygate.core.events import (
+    Compiling,
+    Event,
+    Finished,
+    Observer,
+    Prepared,
+    Progress,
+    ignore,
+)
 
 
 @contextmanager
@@ -39,6 +47,8 @@ def watch(name: str) -> Iterator[Observer]:
             match event:
                 case Prepared():
                     bar.update(task, description=clean(event.name), total=event.samples)
+                case Compiling():
+                    bar.update(task, note=describe_compiling(event))
                 case Progress():
                     bar.update(
                         task, completed=event.samples, total=event.total, note=describe(event)
@@ -47,6 +57,11 @@ def watch(name: str) -> Iterator[Observer]:
                     bar.update(task, description=f"{bar.tasks[0].description}: {event.verdict}")
 
         yield draw
+
+
+def describe_compiling(event: Compiling) -> str:
+    """Say what a first run on a machine waits for."""
+    return f"compiling kernels, once on this machine: {event.seconds:.0f} s"
 
 
 def describe(event: Progress) -> str:

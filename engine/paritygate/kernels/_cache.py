@@ -1,0 +1,145 @@
+"""Machine code on disk: one file for each kernel and signature, whole or not there.
+
+Numba's own cache keeps an index beside the code. Two processes that add to an index at once may
+leave a signature that points to the code of another one. Here a file's name is a digest of all that
+its code was made from, and its content says so again, so that writers can't mix anything up: the
+last one wins, with the same code. A file that was cut or changed is made anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import config as numba_config
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+config: Any = numba_config  # its attributes are made at run time
+_SOURCES = Path(__file__).parent
+_DIGEST_BYTES = 32
+
+
+class KernelCache:
+    """What Numba asks for the code of one function, and gives it to; nothing here ever raises."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+
+    @staticmethod
+    def covers(function: Callable[..., Any]) -> bool:
+        """Whether the folder's name stands for everything that a function is made of."""
+        is_ours = Path(function.__code__.co_filename).parent == _SOURCES
+        return is_ours and function.__closure__ is None
+
+    @property
+    def cache_path(self) -> str:
+        """The folder."""
+        return str(cache_folder())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The function compiled for a signature; None: there is none."""
+        target_context.refresh()
+        key = self._key(sig, target_context.codegen())
+        try:
+            data = self._path(key).read_bytes()
+        except OSError:
+            return None
+        digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        found, payload = pickle.loads(content)
+        if found != key:
+            return None
+        return CompileResult._rebuild(target_context, *payload)
+
+    def save_overload(self, sig: Any, compiled: Any) -> None:
+        """Keep a function compiled for a signature; without a place to write it isn't kept."""
+        if compiled.lifted or compiled.library.has_dynamic_globals:
+            return
+        key = self._key(sig, compiled.codegen)
+        content = dumps((key, compiled._reduce()))
+        with suppress(OSError):
+            _write_whole(self._path(key), hashlib.sha256(content).digest() + content)
+
+    def flush(self) -> None:
+        """Forget the function, of all signatures."""
+        for path in cache_folder().glob(f"{self._name}-*"):
+            path.unlink(missing_ok=True)
+
+    def _key(self, sig: Any, codegen: Any) -> str:
+        made_by = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
+        return repr((self._name, str(sig), codegen.magic_tuple(), made_by))
+
+    def _path(self, key: str) -> Path:
+        return cache_folder() / f"{self._name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that others see whole or not at all."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@cache
+def cache_folder() -> Path:
+    """Folder of machine code compiled from exactly the present kernel sources.
+
+    A file's name doesn't stand for the rules that are inlined into a kernel from other modules: a
+    folder named by the digest of all kernel sources does. `NUMBA_CACHE_DIR` is respected; where
+    nothing can be written the folder is a private temporary one, which goes when the process ends.
+    """
+    try:
+        folder = _cache_root() / source_digest()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home
+        return _temporary_folder()
+
+
+def source_digest() -> str:
+    """First 16 hex digits of the SHA-256 over names and contents of all kernel sources."""
+    digest = hashlib.sha256()
+    for path in sorted(_SOURCES.glob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _cache_root() -> Path:
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR) / "paritygate"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "paritygate" / "kernels"
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="paritygate-kernels-"))
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not in a forked child
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -1,0 +1,65 @@
+"""How long kernels have been compiled in this process: what a first run on a machine waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from numba.core import event
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+@dataclass
+class _Clock(event.Listener):
+    """Adds up the time in which a kernel is compiled, those that it calls included."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._since = 0.0
+        self._before = 0.0
+
+    def on_start(self, event: Any) -> None:
+        """A function is compiled from now on."""
+        if _is_kernel(event):
+            with self._lock:
+                if self._running == 0:
+                    self._since = time.perf_counter()
+                self._running += 1
+
+    def on_end(self, event: Any) -> None:
+        """It has been, or couldn't be."""
+        if _is_kernel(event):
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    self._before += time.perf_counter() - self._since
+
+    def read(self) -> tuple[float, bool]:
+        with self._lock:
+            now = time.perf_counter() - self._since if self._running else 0.0
+            return self._before + now, self._running > 0
+
+
+def _is_kernel(event: Any) -> bool:
+    return str(event.data["dispatcher"].py_func.__module__).startswith(_PACKAGE)
+
+
+_clock = _Clock()
+
+
+def listen() -> None:
+    """Begin to measure; once."""
+    if _clock not in event._registered["numba:compile"]:
+        event.register("numba:compile", _clock)
+
+
+def compiled_for() -> tuple[float, bool]:
+    """Seconds that kernels have been compiled for in this process, and whether one is now.
+
+    Code that comes from the cache isn't compiled. Several threads that compile count once.
+    """
+    return _clock.read()

@@ -1,0 +1,38 @@
+"""A first run on a machine says what it waits for, and how long that took."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.packs import write_pack
+
+RUN = """
+import json, sys
+import paritygate
+events = []
+result = paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None, observer=events.append)
+told = [e.seconds for e in events if type(e).__name__ == "Compiling"]
+print(json.dumps([result.verdict, told, result.summary["timing"]["compiling_s"]]))
+"""
+
+
+@pytest.mark.slow
+def test_compiling_is_told_once(tmp_path):
+    values = np.arange(60, dtype=np.float32).reshape(20, 3)
+    packs = [tmp_path / "ref.arrow", tmp_path / "cand.arrow"]
+    for path in packs:
+        write_pack(path, range(20), outputs={"y": values})
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+
+    def run():
+        command = [sys.executable, "-c", RUN, *map(str, packs)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    _, told, seconds = run()
+    assert told == sorted(told)
+    assert 1.0 <= told[-1] <= seconds
+    assert run()[1:] == [[], 0.0]

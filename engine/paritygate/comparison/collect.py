@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from paritygate.comparison.elements import SampleDetail
+from paritygate.comparison.details import SampleDetail
 from paritygate.comparison.judged import Judged
 from paritygate.comparison.keep import KeptRow, rank
 from paritygate.comparison.rows import (
@@ -37,40 +37,45 @@ def collect(judged: Judged, hint: KeepHint) -> StageResult:
 class _Collecting:
     def __init__(self, judged: Judged) -> None:
         self.judged = judged
+        self.picked, self.rules = judged.marks.failed()
 
     @cached_property
     def worst(self) -> _Worst:
-        return _Worst.over(self.judged.details, self.judged.samples.count)
+        return _Worst.over(self.judged.details, self.picked)
 
     def result(self, hint: KeepHint) -> StageResult:
         """Count, and pick the rows that may be kept whole."""
-        failed = self.judged.rules != 0
-        picked = np.flatnonzero(failed)
+        picked = self.picked
         if not len(picked):
-            return StageResult(self._tally(failed), self._failed(picked), _NONE, _NONE)
+            return StageResult(self._tally(), self._failed(), _NONE, _NONE)
         self.judged.look_at(picked)
         worst = self.worst
         flip_margin = self._flip_margin()
-        ordinals = self.judged.samples.ordinals
-        flipped = np.flatnonzero(flip_margin > -np.inf)
-        flips = _candidates(flip_margin, worst.excess, ordinals, flipped, hint.limit, hint.flips)
-        by_excess = _candidates(worst.excess, worst.error, ordinals, picked, hint.limit, hint.worst)
+        ordinals = self.judged.samples.ordinals[picked]
+        is_flip = flip_margin > -np.inf
+        flips = _candidates(flip_margin, worst.excess, ordinals, is_flip, hint.limit, hint.flips)
+        everyone = np.True_
+        by_excess = _candidates(
+            worst.excess, worst.error, ordinals, everyone, hint.limit, hint.worst
+        )
         rows = self._rows({*flips.ordinals.tolist(), *by_excess.ordinals.tolist()})
-        return StageResult(self._tally(failed), self._failed(picked), by_excess, flips, rows)
+        return StageResult(self._tally(), self._failed(), by_excess, flips, rows)
 
     def _flip_margin(self) -> Floats:
-        margin: Floats = np.full(self.judged.samples.count, -np.inf)
-        for detail in self.judged.decided.values():
-            defined = np.where(np.isnan(detail.margin), 0.0, detail.margin)
-            margin = np.where(detail.flipped, np.maximum(margin, defined), margin)
-        return margin
+        """Of the failing samples; -inf where none of their decisions flipped."""
+        widest: Floats = np.full(len(self.picked), -np.inf)
+        for decided in self.judged.decided.values():
+            margin, flipped = decided.margin[self.picked], decided.flipped[self.picked]
+            defined = np.where(np.isnan(margin), 0.0, margin)
+            widest = np.where(flipped, np.maximum(widest, defined), widest)
+        return widest
 
-    def _tally(self, failed: Mask) -> StageTally:
+    def _tally(self) -> StageTally:
         samples = self.judged.samples
         missing = {
-            side: self._hits(self.judged.subjects[("sample.missing", side)])
+            side: self._hits(self.judged.marks.subjects[("sample.missing", side)])
             for side in ("reference", "candidate")
-            if ("sample.missing", side) in self.judged.subjects
+            if ("sample.missing", side) in self.judged.marks.subjects
         }
         errors = {
             side: error
@@ -80,7 +85,7 @@ class _Collecting:
             )
             if error is not None
         }
-        rules = {key: self._hits(mask) for key, mask in self.judged.subjects.items()}
+        rules = {key: self._hits(rows) for key, rows in self.judged.marks.subjects.items()}
         if samples.rejected.samples:
             rules[("sample.rejected", "")] = samples.rejected
         if samples.not_rejected.samples:
@@ -88,12 +93,12 @@ class _Collecting:
         not_run = samples.rejected.samples + samples.as_expected + samples.not_rejected.samples
         return StageTally(
             seen=samples.count + not_run,
-            compared=int(self.judged.both.sum()),
-            failed=int(failed.sum()),
+            compared=int(np.count_nonzero(self.judged.both)),
+            failed=len(self.picked),
             rejected=samples.rejected.samples,
             as_expected=samples.as_expected,
             not_rejected=samples.not_rejected.samples,
-            absent=int((self.judged.ref.missing | self.judged.cand.missing).sum()),
+            absent=int(np.count_nonzero(self.judged.ref.missing | self.judged.cand.missing)),
             missing=missing,
             errors=errors | self.judged.errors,
             rules=rules,
@@ -101,24 +106,24 @@ class _Collecting:
             undeclared=self.judged.undeclared,
             outputs=self.judged.outputs,
             decisions=self.judged.tallies,
-            slices=self._slices(failed),
+            slices=self._slices(),
             constant=self.judged.constant,
         )
 
-    def _hits(self, mask: Mask) -> Hits:
-        first = np.flatnonzero(mask)[:FIRST]
+    def _hits(self, rows: Ints) -> Hits:
+        first = rows[:FIRST]
         ids = self.judged.samples.ids[first].tolist()
         return Hits(
-            int(mask.sum()),
+            len(rows),
             tuple(zip(self.judged.samples.ordinals[first].tolist(), ids, strict=True)),
         )
 
-    def _slices(self, failed: Mask) -> dict[str, dict[str, SliceTally]]:
+    def _slices(self) -> dict[str, dict[str, SliceTally]]:
         tallies = {}
         for name, (values, codes) in self.judged.samples.slices.items():
             count = len(values)
             compared = np.bincount(codes[self.judged.both], minlength=count)
-            fails = np.bincount(codes[failed], minlength=count)
+            fails = np.bincount(codes[self.picked], minlength=count)
             flips = {
                 decision: np.bincount(codes[d.flipped], minlength=count)
                 for decision, d in self.judged.decided.items()
@@ -132,13 +137,13 @@ class _Collecting:
             }
         return tallies
 
-    def _failed(self, picked: Ints) -> FailedRows:
+    def _failed(self) -> FailedRows:
         return FailedRows(
-            self.judged.samples.ordinals[picked],
-            self.judged.samples.ids[picked],
-            self.judged.rules[picked],
+            self.judged.samples.ordinals[self.picked],
+            self.judged.samples.ids[self.picked],
+            self.rules,
             {
-                name: _told(d.tell(i) for i in picked.tolist())
+                name: _told(d.tell(i) for i in self.picked.tolist())
                 for name, d in self.judged.decided.items()
             },
         )
@@ -152,7 +157,7 @@ class _Collecting:
             "sample_id": self.judged.samples.ids[i],
             "row": int(self.judged.samples.ordinals[i]),
             "stage": self.judged.comparer.stage.name,
-            "rules": rule_names(int(self.judged.rules[i])),
+            "rules": rule_names(int(self.rules[self._place(i)])),
             "error": self._why_unanswered(i),
             **self._batch(i),
             **self._worst_values(i),
@@ -168,6 +173,10 @@ class _Collecting:
                 if side.answered[i]:
                     tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
         return KeptRow(int(self.judged.samples.ordinals[i]), values, tensors)
+
+    def _place(self, i: int) -> int:
+        """Of a sample among those that failed."""
+        return int(np.searchsorted(self.picked, i))
 
     def _why_unanswered(self, i: int) -> str | None:
         """What was raised, or how a process ended; the reference's text first."""
@@ -188,8 +197,8 @@ class _Collecting:
         }
 
     def _worst_values(self, i: int) -> dict[str, object]:
-        worst = self.worst
-        output = worst.outputs[worst.output[i]] if worst.output[i] >= 0 else None
+        worst, at = self.worst, self._place(i)
+        output = worst.outputs[worst.output[at]] if worst.output[at] >= 0 else None
         row: dict[str, object] = {
             "output": output,
             "index": None,
@@ -207,14 +216,14 @@ class _Collecting:
         ref, cand = (
             row_of(side.outputs[output], i) for side in (self.judged.ref, self.judged.cand)
         )
-        row["failing_elements"] = int(detail.failing_elements[i])
+        row["failing_elements"] = detail.failing_of(i)
         row["elements"] = ref.size
-        index = int(detail.worst_index[i])
+        index = int(worst.index[at])
         if index < 0:
             return row
         dtype = dtype_name(ref.dtype)
         if is_string(dtype):
-            row.update(index=index, excess=float(detail.worst_excess[i]))
+            row.update(index=index, excess=float(worst.excess[at]))
             return row
         tolerance = self.judged.comparer.tolerance(output, dtype) or Tolerance()
         ref_value, cand_value = ref.reshape(-1)[index], cand.reshape(-1)[index]
@@ -224,35 +233,37 @@ class _Collecting:
             cand_value=float(cand_value),
             abs_error=_abs_error(ref_value, cand_value),
             allowed=tolerance.atol + tolerance.rtol * abs(float(ref_value)),
-            excess=float(detail.worst_excess[i]),
+            excess=float(worst.excess[at]),
         )
         return row
 
 
 @dataclass(frozen=True)
 class _Worst:
-    """For each sample the output with the worst element, and its keys."""
+    """For each of some samples the output with the worst element, its keys and its index."""
 
     outputs: list[str]
     output: Ints
     excess: Floats
     error: Floats
+    index: Ints
 
     @staticmethod
-    def over(details: Mapping[str, SampleDetail], samples: int) -> _Worst:
-        output: Ints = np.full(samples, -1, np.int64)
-        excess: Floats = np.full(samples, -np.inf)
-        error: Floats = np.full(samples, -np.inf)
+    def over(details: Mapping[str, SampleDetail], rows: Ints) -> _Worst:
+        output: Ints = np.full(len(rows), -1, np.int64)
+        excess: Floats = np.full(len(rows), -np.inf)
+        error: Floats = np.full(len(rows), -np.inf)
+        index: Ints = np.full(len(rows), -1, np.int64)
         for number, detail in enumerate(details.values()):
-            has = detail.worst_index >= 0
-            better = has & (
-                (detail.worst_excess > excess)
-                | ((detail.worst_excess == excess) & (detail.worst_error > error))
+            own = detail.worst.of(rows)
+            better = (own.index >= 0) & (
+                (own.excess > excess) | ((own.excess == excess) & (own.error > error))
             )
             output = np.where(better, number, output)
-            excess = np.where(better, detail.worst_excess, excess)
-            error = np.where(better, detail.worst_error, error)
-        return _Worst(list(details), output, excess, error)
+            excess = np.where(better, own.excess, excess)
+            error = np.where(better, own.error, error)
+            index = np.where(better, own.index, index)
+        return _Worst(list(details), output, excess, error, index)
 
 
 def _told(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
@@ -270,11 +281,11 @@ def _candidates(
     primary: Floats,
     secondary: Floats,
     ordinals: Ints,
-    picked: Ints,
+    among: Mask | np.bool_,
     limit: int,
     threshold: float,
 ) -> KeptCandidates:
-    hopeful = picked[primary[picked] >= threshold]
+    hopeful = np.flatnonzero((primary >= threshold) & among)
     order = rank(primary[hopeful], secondary[hopeful], ordinals[hopeful])[:limit]
     rows = hopeful[order]
     return KeptCandidates(primary[rows], secondary[rows], ordinals[rows])

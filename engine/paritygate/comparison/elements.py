@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
+from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
 from paritygate.comparison.scan import Scan
 from paritygate.comparison.tiers import Chunks, FullTier
@@ -34,33 +35,10 @@ from paritygate.tally.output import MIN_RANKED_WIDTH, RULE_BITS, OutputTally
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
-NOT_LOOKED = -2
 _TILE = 1 << 17  # elements handled at once, so that their errors stay in the processor's cache
 _SINGLE_DENORMAL = np.array([1e-40], np.float32)
 _NARROW_BYTES = 2
 _DOUBLE_DENORMAL = np.array([1e-310], np.float64)
-
-
-@dataclass(frozen=True)
-class SampleDetail:
-    """The result of each sample, `(samples,)` each.
-
-    Attributes:
-        rules: int64, bits of `core.verdict.SAMPLE_RULES`; 0: the sample is good.
-        failing_elements: int64, elements that broke a rule, tolerated outliers included.
-        worst_index: int64, flat index of the worst element: non-finite failures before all others,
-            then by excess, by error, by index; -1 where no element could be compared.
-        worst_excess: float64, its error as a multiple of what is allowed; inf for a non-finite one.
-        worst_error: float64, its absolute error; inf for a non-finite one.
-
-    Where `worst_index` is `NOT_LOOKED`, a good sample's worst element was not looked for.
-    """
-
-    rules: Ints
-    failing_elements: Ints
-    worst_index: Ints
-    worst_excess: Doubles
-    worst_error: Doubles
 
 
 class ElementComparer:
@@ -146,7 +124,8 @@ class ElementComparer:
         )
         for start in range(0, samples, step := max(1, _TILE // max(1, self.width))):
             work.add(start, min(start + step, samples))
-        return work.tally(), work.detail()
+        detail = work.detail()
+        return work.tally(detail), detail
 
     def look_at(self, detail: SampleDetail, rows: Ints, ref: Array, cand: Array) -> None:
         """Look for the worst elements of samples that were left without.
@@ -157,12 +136,12 @@ class ElementComparer:
             ref: as given to `compare`.
             cand: as given to `compare`.
         """
-        left = rows[detail.worst_index[rows] == NOT_LOOKED]
+        is_left = detail.worst.of(rows).index == NOT_LOOKED
+        left = rows if is_left.all() else rows[is_left]
         if left.size:
             _, found = self.compare(ref[left], cand[left], left)
-            detail.worst_index[left] = found.worst_index
-            detail.worst_excess[left] = found.worst_excess
-            detail.worst_error[left] = found.worst_error
+            worst = found.worst
+            detail.looked_at(Worst(left, worst.index, worst.excess, worst.error))
 
     def _flat(self, side: str, array: Array, dtype: np.dtype[Any], samples: int) -> Array:
         shape = (samples, *self.sample_shape)
@@ -196,13 +175,8 @@ class _Work:
         self.narrow_format = comparer.narrow_format
         self.limits = comparer.limits
         self.at_limits = [0, 0, 0, 0]
-        self.per_sample = elements.Detail(
-            rules=np.zeros(samples, np.int64),
-            failing=np.zeros(samples, np.int64),
-            worst_at=np.full(samples, NOT_LOOKED if is_lazy else -1, np.int64),
-            worst_excess=np.zeros(samples),
-            worst_error=np.zeros(samples),
-        )
+        self.failing = FailingSamples()
+        self.per_sample = None if is_lazy else _room(samples)
         self.found = elements.Found(
             classes=np.zeros((4, 4), np.int64),
             beyond=np.zeros(1, np.int64),
@@ -227,11 +201,13 @@ class _Work:
         errors = np.empty((stop - start) * self.width)
         part = slice(start * self.width, stop * self.width)
         ref, cand = _frozen(widened(self.ref[part])), _frozen(widened(self.cand[part]))
+        own = self._own(start, stop)
         judge = elements.judge_integers if self.integer else elements.judge_floats
         judge(
             ref, cand, self.width, start, stop, self.ordinals,
-            self.rule, self.per_sample, self.found, errors,
+            self.rule, own, self.found, errors,
         )  # fmt: skip
+        self.failing.add_all(start, own.rules, own.failing)
         if self.integer:
             self._count_limits(ref, cand)
         self.sums["e"].overflowed += sums.sum_errors(errors, self.sums["e"].chunks)
@@ -243,6 +219,13 @@ class _Work:
             full = self.full
             full.ulp_undefined += self._measure_ulp(full, ref, cand, start, stop)
             self._measure_energy(full, ref, start, errors)
+
+    def _own(self, start: int, stop: int) -> elements.Detail:
+        if self.per_sample is None:
+            return _room(stop - start)
+        rules, failing, at, excess, error = self.per_sample
+        part = slice(start, stop)
+        return elements.Detail(rules[part], failing[part], at[part], excess[part], error[part])
 
     def _count_limits(self, ref: Array, cand: Array) -> None:
         for side, (values, limits) in enumerate(zip((ref, cand), self.limits, strict=True)):
@@ -283,13 +266,15 @@ class _Work:
 
     def detail(self) -> SampleDetail:
         """The result of each sample."""
-        rules, failing, worst_at, excess, error = self.per_sample
-        return SampleDetail(rules, failing, worst_at, excess, error)
+        detail = SampleDetail(len(self.ordinals), *self.failing.take())
+        if self.per_sample is not None:
+            _, _, index, excess, error = self.per_sample
+            detail.looked_at(Worst(np.arange(detail.samples), index, excess, error))
+        return detail
 
-    def tally(self) -> OutputTally:
+    def tally(self, detail: SampleDetail) -> OutputTally:
         """The statistics of all samples."""
-        rules = self.per_sample.rules
-        samples = len(rules)
+        samples, rules = detail.samples, detail.bits
         above, below = self.sums["e"].split()
         at, error = self.found.best_at, self.found.best_error.tolist()
         return OutputTally(
@@ -298,10 +283,10 @@ class _Work:
             samples=samples,
             failing_samples=int(np.count_nonzero(rules)),
             empty_samples=samples if self.width == 0 else 0,
-            rule_samples=tuple(int(np.count_nonzero(rules & bit)) for bit in RULE_BITS),
+            rule_samples=_samples_by_rule(rules),
             classes=tuple(self.found.classes.reshape(-1).tolist()),
             at_limits=tuple(self.at_limits),
-            failing_elements=int(self.per_sample.failing.sum()),
+            failing_elements=int(detail.counts.sum()),
             ref_beyond_cand_range=int(self.found.beyond[0]),
             max_abs_error=self._extreme(at[0], error[0]),
             max_excess=self._extreme(at[1], float(self.found.best_excess[0]), error[1]),
@@ -345,6 +330,22 @@ class _Work:
             return None
         figure, signal, noise = full.rank[row].tolist()
         return Extreme((figure,), int(self.ordinals[sample]), -1, signal, noise)
+
+
+def _room(samples: int) -> elements.Detail:
+    return elements.Detail(
+        rules=np.empty(samples, np.int64),
+        failing=np.empty(samples, np.int64),
+        worst_at=np.empty(samples, np.int64),
+        worst_excess=np.empty(samples),
+        worst_error=np.empty(samples),
+    )
+
+
+def _samples_by_rule(rules: Ints) -> tuple[int, ...]:
+    if not rules.size:
+        return (0,) * len(RULE_BITS)
+    return tuple(int(np.count_nonzero(rules & bit)) for bit in RULE_BITS)
 
 
 def _limits(dtype: str) -> tuple[int, ...]:

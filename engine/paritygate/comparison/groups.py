@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from paritygate.comparison.rows import Ints, Mask
 from paritygate.core.ragged import Ragged, Tensor, shape_of, stack_rows
 from paritygate.core.tensors import Array
-
-Detail = TypeVar("Detail")
 
 
 @dataclass(frozen=True)
@@ -45,24 +43,9 @@ class Group:
             chosen[self.rows] = True
         return chosen
 
-    def spread(self, detail: Detail, into: Detail | None, count: int, neutral: Detail) -> Detail:
-        """One row a sample of the block: these rows of `into`, or of neutral ones, are set.
-
-        Args:
-            detail: a dataclass of `(n,)` arrays, one row a sample of the group.
-            into: the same for the block, as other groups left it.
-            count: samples in the block.
-            neutral: the value of a sample that nobody judged, as arrays of one.
-        """
-        if self.rows is None:
-            return detail
-        names = [f.name for f in fields(detail)]  # type: ignore[arg-type]
-        if into is None:
-            first = {n: np.repeat(getattr(neutral, n), count) for n in names}
-            into = type(detail)(**first)
-        for name in names:
-            getattr(into, name)[self.rows] = getattr(detail, name)
-        return into
+    def all_rows(self) -> Ints:
+        """Places of these samples in the block, ascending."""
+        return np.arange(self.samples) if self.rows is None else self.rows
 
 
 def groups_of(ref: Tensor, cand: Tensor, both: Mask) -> Iterator[Group]:

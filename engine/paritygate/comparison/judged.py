@@ -10,15 +10,17 @@ import numpy as np
 from paritygate.comparison.decide.function import DecisionError
 from paritygate.comparison.decided import Decided
 from paritygate.comparison.decisions import DecisionComparer
-from paritygate.comparison.elements import ElementComparer, SampleDetail
+from paritygate.comparison.details import SampleDetail
+from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.groups import Group, groups_of
+from paritygate.comparison.marks import Marks
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
 from paritygate.core.dtypes import dtype_name
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.ragged import Tensor, varying_dims
 from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
-from paritygate.core.verdict import SAMPLE_RULES, rule_names
+from paritygate.core.verdict import SAMPLE_RULES
 from paritygate.tally.constant import Constancy
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
@@ -36,9 +38,7 @@ class Judged:
         self.samples = samples
         self.ref = ref
         self.cand = cand
-        n = samples.count
-        self.rules: Ints = np.zeros(n, np.int64)
-        self.subjects: dict[tuple[str, str], Mask] = {}
+        self.marks = Marks(samples.count)
         self.outputs: dict[str, OutputTally] = {}
         self.details: dict[str, SampleDetail] = {}
         self.constant: dict[str, Constancy] = {}
@@ -48,7 +48,7 @@ class Judged:
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
         self._lazy: dict[str, tuple[ElementComparer, Group]] = {}
-        self.both: Mask = np.ones(n, np.bool_)
+        self.both: Mask = ref.answered
 
     def align(self) -> None:
         """Find the samples that both sides answered; the others fail by themselves."""
@@ -56,7 +56,7 @@ class Judged:
             if not side.answered.all():
                 self._mark("sample.missing", name, side.missing)
                 self._mark_unanswered(name, side, self.cand if side is self.ref else self.ref)
-        self.both = self.ref.answered & self.cand.answered
+                self.both = self.ref.answered & self.cand.answered
 
     def _mark_unanswered(self, name: str, side: Side, other: Side) -> None:
         """Samples that a runner gave no answer for; where the other did, the two disagree."""
@@ -74,14 +74,16 @@ class Judged:
         self._tell_unanswered(name, side, other)
 
     def _tell_unanswered(self, name: str, side: Side, other: Side) -> None:
-        for rule in rule_names(int(np.bitwise_or.reduce(self.rules))):
-            mask = self.subjects.get((rule, name))
-            if mask is None or not rule.startswith("runner."):
+        for rule in SAMPLE_RULES:
+            rows = self.marks.subjects.get((rule, name))
+            if rows is None or not rule.startswith("runner."):
                 continue
+            mask = np.zeros_like(side.answered)
+            mask[rows] = True
             error = side.error(self.samples.ordinals, among=mask)
             if error is None:
                 continue
-            if rule != "runner.error" and other.answered[np.flatnonzero(mask)[0]]:
+            if rule != "runner.error" and other.answered[rows[0]]:
                 told = ", ".join(
                     f"{output} {_layout_of(tensor)}" for output, tensor in other.outputs.items()
                 )
@@ -90,10 +92,7 @@ class Judged:
             self.errors[f"{name} {rule}"] = error
 
     def _mark(self, rule: str, subject: str, mask: Mask) -> None:
-        if mask.any():
-            self.rules |= np.where(mask, SAMPLE_RULES[rule], 0)
-            key = (rule, subject)
-            self.subjects[key] = self.subjects.get(key, np.zeros_like(mask)) | mask
+        self.marks.add(rule, subject, np.flatnonzero(mask))
 
     def judge_output(self, output: str) -> None:
         """Judge one output of the samples that both sides answered."""
@@ -108,7 +107,7 @@ class Judged:
         if tolerance is None:
             for side, array in sides.items():
                 if array is not None:
-                    self.undeclared[(side, output)] = int(self.both.sum())
+                    self.undeclared[(side, output)] = int(np.count_nonzero(self.both))
             return
         ref, cand = sides["reference"], sides["candidate"]
         if ref is None or cand is None:
@@ -116,6 +115,7 @@ class Judged:
                 if array is None:
                     self._mark("output.missing", f"{side}:{output}", self.both)
             return
+        parts: list[tuple[Ints, SampleDetail]] = []
         for group in groups_of(ref, cand, self.both):
             rule = self._structure_rule(output, tolerance, group.ref, group.cand)
             if rule:
@@ -123,7 +123,11 @@ class Judged:
                 layout = (output, _layout(group.ref), _layout(group.cand))
                 self.layouts[layout] = self.layouts.get(layout, 0) + group.samples
             else:
-                self._judge_pair(output, tolerance, group)
+                self._judge_pair(output, tolerance, group, parts)
+        if parts:
+            self.details[output] = SampleDetail.joined(parts, self.samples.count)
+        if output in self.details:
+            self.marks.add_rules(output, *self.details[output].failed())
 
     def _structure_rule(
         self, output: str, tolerance: Tolerance, ref: Array, cand: Array
@@ -142,22 +146,27 @@ class Judged:
         bounds = self.comparer.plan.table.dims.bounds()
         return fits(array.shape[1:], sample_dims(shape), bounds)
 
-    def _judge_pair(self, output: str, tolerance: Tolerance, group: Group) -> None:
-        ordinals, count = group.of(self.samples.ordinals), self.samples.count
+    def _judge_pair(
+        self,
+        output: str,
+        tolerance: Tolerance,
+        group: Group,
+        parts: list[tuple[Ints, SampleDetail]],
+    ) -> None:
+        ordinals = group.of(self.samples.ordinals)
         dtypes = dtype_name(group.ref.dtype), dtype_name(group.cand.dtype)
         shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         if group.rows is None and isinstance(elements, ElementComparer):
-            tally, detail = elements.compare(group.ref, group.cand, ordinals, is_lazy=True)
+            tally, self.details[output] = elements.compare(
+                group.ref, group.cand, ordinals, is_lazy=True
+            )
             self._lazy[output] = elements, group
         else:
             tally, detail = elements.compare(group.ref, group.cand, ordinals)
+            parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)
-        detail = group.spread(detail, self.details.get(output), count, _NO_DETAIL)
-        self.details[output] = detail
         self._note_constancy(output, group)
-        for rule in rule_names(int(np.bitwise_or.reduce(detail.rules))):
-            self._mark(rule, output, (detail.rules & SAMPLE_RULES[rule]) != 0)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
             self._decide(policy, decision, group)
@@ -210,15 +219,6 @@ def _layout(array: Array) -> str:
 def dtypes_disagree(tolerance: Tolerance, ref: str, cand: str) -> bool:
     """Whether the dtypes disagree in a way that the plan doesn't declare."""
     return cand != (tolerance.candidate_dtype or ref)
-
-
-_NO_DETAIL = SampleDetail(
-    rules=np.zeros(1, np.int64),
-    failing_elements=np.zeros(1, np.int64),
-    worst_index=np.full(1, -1, np.int64),
-    worst_excess=np.full(1, -np.inf),
-    worst_error=np.full(1, -np.inf),
-)
 
 
 def _merged(ours: Any, theirs: Any) -> Any:

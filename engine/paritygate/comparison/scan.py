@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.found import FailingRoom, FailingSamples
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.tensors import Array
 from paritygate.kernels import elements, grids, scan, sums
@@ -29,6 +30,7 @@ class Work(Protocol):
     ordinals: Ints
     rule: elements.Rule
     found: elements.Found
+    failing: FailingSamples
 
 
 class Scan:
@@ -57,12 +59,16 @@ class Scan:
         if not self._is_worth_it:
             yield start, stop
             return
+        found = FailingRoom.of(stop - start, self._samples * work.width)
         part = slice(start * work.width, stop * work.width)
-        dirty = np.zeros(-(-(stop - start) // self._samples), np.bool_)
+        states = np.empty(-(-(stop - start) // self._samples), np.uint8)
         scan.scan_floats(
             work.ref[part], work.cand[part], work.width, start, self._samples, work.ordinals,
-            work.rule, work.found, self._chunks, self._full, self._room, dirty,
+            work.rule, work.found, self._chunks, self._full, self._room, states,
+            found.room,
         )  # fmt: skip
+        work.failing.add_found(found)
+        dirty = states == scan.LEFT
         self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
         edges = np.flatnonzero(np.diff(dirty.astype(np.int8), prepend=0, append=0))
         for first, last in edges.reshape(-1, 2).tolist():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.elements import SampleDetail
+from paritygate.comparison.details import SampleDetail
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
 from paritygate.core.dtypes import STRING, dtype_name
 from paritygate.core.policy import Tolerance
@@ -85,7 +85,7 @@ class TextComparer:
         cand: list[Any],
         ordinals: Ints,
     ) -> OutputTally:
-        samples, failing = len(ordinals), int(np.count_nonzero(detail.rules))
+        samples, failing = len(ordinals), len(detail.rows)
         return OutputTally(
             tier=self.stats,
             text=True,
@@ -101,11 +101,10 @@ class TextComparer:
     def _first(
         self, detail: SampleDetail, ref: list[Any], cand: list[Any], ordinals: Ints
     ) -> Difference | None:
-        failing = np.flatnonzero(detail.rules)
-        if not failing.size:
+        if not detail.rows.size:
             return None
-        sample = int(failing[np.argmin(ordinals[failing])])
-        index = int(detail.worst_index[sample])
+        sample = int(detail.rows[np.argmin(ordinals[detail.rows])])
+        index = int(detail.worst.index[sample])
         at = sample * self.width + index
         return Difference.of(int(ordinals[sample]), index, str(ref[at]), str(cand[at]))
 
@@ -121,10 +120,10 @@ def _detail(differs: npt.NDArray[np.bool_]) -> SampleDetail:
     is_bad = failing > 0
     first = np.argmax(differs, axis=1) if width else np.full(samples, -1)
     infinite = np.where(is_bad, np.inf, 0.0)
-    return SampleDetail(
+    return SampleDetail.of_all(
         rules=np.where(is_bad, RULE_BITS[0], 0).astype(np.int64),
-        failing_elements=failing,
-        worst_index=first.astype(np.int64),
-        worst_excess=infinite,
-        worst_error=infinite.copy(),
+        failing=failing,
+        index=first.astype(np.int64),
+        excess=infinite,
+        error=infinite.copy(),
     )

@@ -1,8 +1,8 @@
 """Element by element: which samples fail and why, and what their errors are.
 
 A call handles the samples `[start, stop)`: values are flat, C-contiguous, and of these samples
-alone. Per-sample results are written to row i of arrays over all samples; what is counted over
-samples is added to the array given, so that calls over parts add up to one over the whole.
+alone. Per-sample results are written to arrays over these samples; what is counted over samples is
+added to the array given, so that calls over parts add up to one over the whole.
 
 A sample's worst element has the largest excess, then the largest error, then the lowest index; one
 that fails for a non-finite value goes before all finite ones. Over samples, ties go to the lowest
@@ -107,7 +107,7 @@ def judge_floats(
     """
     for i in range(start, stop):
         sample = _judge_float_sample(ref, cand, (i - start) * width, width, rule, found, errors)
-        _keep(i, sample, detail, found, ordinals)
+        _keep(i, i - start, sample, detail, found, ordinals)
 
 
 @jit
@@ -129,7 +129,7 @@ def judge_integers(
     """
     for i in range(start, stop):
         sample = _judge_integer_sample(ref, cand, (i - start) * width, width, rule, found, errors)
-        _keep(i, sample, detail, found, ordinals)
+        _keep(i, i - start, sample, detail, found, ordinals)
 
 
 @scalar
@@ -222,19 +222,19 @@ def _nonfinite_bit(ref_class: int, cand_class: int, rule: Any) -> int:
 
 
 @scalar
-def _keep(i: int, sample: Any, detail: Any, found: Any, ordinals: Any) -> None:
+def _keep(i: int, row: int, sample: Any, detail: Any, found: Any, ordinals: Any) -> None:
     """Write down a sample's result, and its extremes if they outrank the best so far."""
     rules, failing, broken, at_error, error, at_excess, ratio, ratio_error = sample
-    detail.rules[i] = rules
-    detail.failing[i] = failing
-    detail.worst_at[i] = at_excess if broken < 0 else broken
+    detail.rules[row] = rules
+    detail.failing[row] = failing
+    detail.worst_at[row] = at_excess if broken < 0 else broken
     if broken >= 0:
-        detail.worst_excess[i] = detail.worst_error[i] = math.inf
+        detail.worst_excess[row] = detail.worst_error[row] = math.inf
     elif at_excess >= 0:
-        detail.worst_excess[i] = ratio
-        detail.worst_error[i] = np.float64(ratio_error)
+        detail.worst_excess[row] = ratio
+        detail.worst_error[row] = np.float64(ratio_error)
     else:
-        detail.worst_excess[i] = detail.worst_error[i] = 0.0
+        detail.worst_excess[row] = detail.worst_error[row] = 0.0
     if at_error < 0:
         return
     at, best, top = found.best_at, found.best_error, found.best_excess

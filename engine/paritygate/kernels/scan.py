@@ -1,7 +1,8 @@
 """Whole stretches of samples at once, sample boundaries ignored: what is clean is counted here.
 
 A stretch is clean where every pair is proved finite and within its bounds. It is counted to the
-same bits as `elements` and `sums` would; any other is left to these, sample by sample.
+same bits as `elements` and `sums` would; so is one whose pairs are finite but not all within their
+bounds, and its failing samples are kept. Any other is left to these, sample by sample.
 
 What depends on the dtype is short, since every dtype is compiled anew: values are judged, and those
 of clean stretches are widened into float64 for all that follows.
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
+from paritygate.kernels.failing import Failing, keep_failing
 from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_terms, exponent_of
 from paritygate.kernels.rank import rank_samples
 from paritygate.kernels.scalar import (
@@ -27,7 +29,9 @@ from paritygate.kernels.scalar import (
     ulp_distance_64,
 )
 
+CLEAN, FAILING, LEFT = 0, 1, 2  # states of a stretch
 E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of `chunks`
+_LARGEST = 1.7976931348623157e308
 _INFINITE = 0x7FF0000000000000
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
@@ -83,7 +87,8 @@ def scan_floats(
     chunks: Counts,
     full: Full,
     room: Room,
-    dirty: npt.NDArray[np.bool_],
+    states: npt.NDArray[np.uint8],
+    failing: Failing,
 ) -> None:
     """Count the clean stretches of some samples.
 
@@ -99,32 +104,37 @@ def scan_floats(
         chunks: `(5, CHUNKS)` sums of e, |e|, e^2, r^2 and r*e, added to; the last three if full.
         full: added to.
         room: written over.
-        dirty: `(stretches,)` set for those that are not clean, of which nothing was counted.
+        states: `(stretches,)` set to `CLEAN`, `FAILING`: counted too, but some elements fail, or
+            `LEFT`: nothing was counted.
+        failing: samples of these stretches that have failing elements, added to.
     """
     size = samples * width
-    for number in range(dirty.size):
+    for number in range(states.size):
         base = number * size
         r, c = ref[base : base + size], cand[base : base + size]
-        near = found.best_excess[0] * _SHRUNK
-        top_error, top_ref, failing, flagged = _judge(r, c, rule.atol, rule.rtol, near)
+        near = min(found.best_excess[0], _LARGEST) * _SHRUNK
+        top_error, top_ref, beyond, flagged = _judge(r, c, rule.atol, rule.rtol, near)
         error, largest = np.int64(top_error).view(np.float64), np.int64(top_ref).view(np.float64)
-        is_clean = (
-            failing == 0
-            and error < math.inf
-            and error <= rule.cap
+        is_counted = (
+            error < math.inf
             and largest < rule.beyond
             and allowed(largest, rule.atol, rule.rtol) < math.inf
             and _is_summable(top_error, top_ref, full.wanted)
         )
-        if not is_clean:
-            dirty[number] = True
+        if not is_counted:
+            states[number] = LEFT
             continue
+        first = start + number * samples
+        states[number] = CLEAN
+        if not (beyond == 0 and error <= rule.cap):
+            states[number] = FAILING
+            _flag(r, c, rule, failing.flags)
+            keep_failing(r.size, width, first, rule, failing)
         wide_ref, wide_cand = room.ref[: r.size], room.cand[: r.size]
         errors = room.errors[: r.size]
         _widen(r, wide_ref)
         _widen(c, wide_cand)
         _subtract(wide_cand, wide_ref, errors)
-        first = start + number * samples
         found.classes[0, 0] += r.size
         is_near = bool(flagged > 0 and error > 0.0)
         keep_worst(wide_ref, errors, width, first, error, is_near, rule, found)
@@ -152,6 +162,18 @@ def _judge(ref: Any, cand: Any, atol: float, rtol: float, near: float) -> Any:
         failing += np.int64(not error <= bound)
         flagged += np.int64(error >= near * bound)
     return top_error, top_ref, failing, flagged
+
+
+@scalar
+def _flag(ref: Any, cand: Any, rule: Any, flags: Any) -> None:
+    """Say of each element whether it is beyond its bound or beyond the cap."""
+    for k in range(ref.size):
+        r = np.float64(ref[k])
+        error = abs(np.float64(cand[k]) - r)
+        is_out = not error <= allowed(r, rule.atol, rule.rtol)
+        flags[k] = np.uint8(is_out) | np.uint8(not error <= rule.cap) << np.uint8(1)
+    for k in range(ref.size, (ref.size + 7) & ~7):
+        flags[k] = 0
 
 
 @scalar

@@ -55,7 +55,7 @@ class Measure:
             comparer = make_comparer(self._rule, *names, shape, "gate")
             tally, detail = comparer.compare(left, right, ordinals)
             self._tally = tally if self._tally is None else self._tally.merge(tally)
-            bad = places[detail.rules != 0]
+            bad = places[detail.failed()[0]]
             self._first += samples.ids[bad[: FIRST - len(self._first)]].tolist()
             if scale is not None and self._allowed is not None:
                 scaled, _ = make_comparer(scale, *names, shape, "gate").compare(

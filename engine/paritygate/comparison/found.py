@@ -1,0 +1,84 @@
+"""Samples with failing elements, as the parts of a block are judged."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.kernels.failing import Failing
+
+Ints = npt.NDArray[np.int64]
+
+_CHUNK = 1 << 12
+
+
+class FailingRoom:
+    """Where kernels write the failing samples of a part of a block; a thread has one."""
+
+    def __init__(self, samples: int, elements: int) -> None:
+        words = np.zeros((elements + 7) // 8, np.uint64)
+        self.samples, self.elements = samples, 8 * words.size
+        self.room = Failing(
+            total=np.zeros(1, np.int64),
+            rows=np.empty(samples, np.int64),
+            rules=np.empty(samples, np.int64),
+            elements=np.empty(samples, np.int64),
+            flags=words.view(np.uint8),
+            words=words,
+        )
+
+    @staticmethod
+    def of(samples: int, elements: int) -> FailingRoom:
+        """This thread's room for so many samples, and elements of a stretch."""
+        room = _spare.room
+        if room is None or room.samples < samples or room.elements < elements:
+            room = _spare.room = FailingRoom(
+                _rounded(samples), max(_CHUNK, elements, room.elements if room else 0)
+            )
+        return room
+
+
+class _Spare(threading.local):
+    room: FailingRoom | None = None
+
+
+_spare = _Spare()
+
+
+def _rounded(size: int) -> int:
+    return max(_CHUNK, 1 << (size - 1).bit_length())
+
+
+class FailingSamples:
+    """Samples with failing elements so far: rows, rules and failing elements of each."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints, Ints, Ints]] = []
+
+    def add_found(self, found: FailingRoom) -> None:
+        """Take what kernels have found out of its room."""
+        total, rows, rules, elements, *_ = found.room
+        if n := int(total[0]):
+            self._parts.append((rows[:n].copy(), rules[:n].copy(), elements[:n].copy()))
+            total[0] = 0
+
+    def add_all(self, start: int, rules: Ints, elements: Ints) -> None:
+        """Add what was found out about each of the samples from `start` on."""
+        rows = np.flatnonzero(elements)
+        if rows.size:
+            self._parts.append((rows + start, rules[rows], elements[rows]))
+
+    def take(self) -> tuple[Ints, Ints, Ints]:
+        """Rows, ascending, their rules and failing elements."""
+        if not self._parts:
+            nothing = np.empty(0, np.int64)
+            return nothing, nothing, nothing
+        if len(self._parts) == 1:
+            return self._parts[0]
+        rows, rules, elements = (np.concatenate(of) for of in zip(*self._parts, strict=True))
+        if bool(np.all(rows[1:] > rows[:-1])):
+            return rows, rules, elements
+        order = np.argsort(rows, kind="stable")
+        return rows[order], rules[order], elements[order]

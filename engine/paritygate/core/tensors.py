@@ -156,14 +156,17 @@ class BlockSizes:
     is_whole: bool = True
 
     @staticmethod
-    def of(sample_bytes: int, batch_sizes: Sequence[int]) -> BlockSizes:
+    def of(
+        sample_bytes: int, batch_sizes: Sequence[int], max_samples: int = MAX_BLOCK
+    ) -> BlockSizes:
         """Sizes from the sample's size and the plan's batch sizes only.
 
         About 1 MiB to 8 MiB of tensors, powers of two; rounded up to a common multiple of the batch
         sizes so that only the last block of a pack has a padded tail. Where that multiple would be
         more than four times the least, every block is cut into batches by itself.
         """
-        least, most = (_power_of_two(limit // max(1, sample_bytes)) for limit in BLOCK_BYTES)
+        found = (limit // max(1, sample_bytes) for limit in BLOCK_BYTES)
+        least, most = (_power_of_two(min(max_samples, samples)) for samples in found)
         common = math.lcm(*batch_sizes) if batch_sizes else 1
         step = common if common <= 4 * least else max(batch_sizes)
         return BlockSizes(_round_up(least, step), _round_up(most, step), step, step == common)
@@ -175,7 +178,7 @@ class BlockSizes:
 
 
 def _power_of_two(samples: int) -> int:
-    return 1 << (max(1, min(MAX_BLOCK, samples)).bit_length() - 1)
+    return 1 << (max(1, samples).bit_length() - 1)
 
 
 def _round_up(samples: int, step: int) -> int:

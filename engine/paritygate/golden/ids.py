@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden.same_order import is_same_order
 from paritygate.golden.values import Ids
 from paritygate.golden.write import folder_error
 
@@ -56,6 +57,7 @@ class IdScan:
         duplicates: rows whose id occurs in an earlier row.
         first_duplicates: the first of them by row, at most ten.
         slice_values: slice column -> its values, in order of appearance.
+        is_like: whether the ids are those of the pack that it was held against, row by row.
     """
 
     samples: int
@@ -63,6 +65,7 @@ class IdScan:
     duplicates: int = 0
     first_duplicates: tuple[Duplicate, ...] = ()
     slice_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_like: bool = False
 
     def duplicate_error(self, pack: GoldenPack) -> GoldenError:
         """The error that names the first duplicate id and both its rows."""
@@ -86,13 +89,21 @@ class IdIndex(Protocol):
         """Let go of the index file, if there is one."""
 
 
-def scan_ids(pack: GoldenPack) -> tuple[IdScan, IdIndex | None]:
+def scan_ids(pack: GoldenPack, like: GoldenPack | None = None) -> tuple[IdScan, IdIndex | None]:
     """Pass over the pack once; gives an index too where one had to be made to find duplicates.
+
+    Args:
+        pack: whose ids are checked.
+        like: a pack that has been scanned, without duplicates; None: there is none.
 
     Raises:
         GoldenError: see `GoldenPack.scan_ids`.
         FolderError: no room for the index file.
     """
+    if like is not None and is_same_order(pack, like):
+        slice_values = _check_rows(pack)
+        is_ascending = like.scan_ids().is_ascending
+        return IdScan(pack.samples, is_ascending, slice_values=slice_values, is_like=True), None
     is_ascending, slice_values = _pass_over(pack)
     if is_ascending:
         return IdScan(pack.samples, True, slice_values=slice_values), None
@@ -119,6 +130,9 @@ class AscendingIndex:
     def rows(self, ids: Ids) -> Rows:
         """Position of each id, -1 where the pack doesn't have it."""
         check_kind(ids, self._pack.id_kind)
+        run = self._as_a_run(ids)
+        if run is not None:
+            return run
         found = np.full(len(ids), -1, np.int64)
         if not self._spans:
             return found
@@ -137,6 +151,22 @@ class AscendingIndex:
             if self._pack.is_large:
                 self._pack.done_with(low, high)
         return found
+
+    def _as_a_run(self, ids: Ids) -> Rows | None:
+        """Positions of ids that lie side by side in the pack; None: they don't."""
+        if len(ids) < _FEW:
+            return None
+        span = int(np.searchsorted(self._firsts, ids[0], side="right")) - 1
+        if span < 0:
+            return None
+        low, high = self._spans[span]
+        start = low + int(np.searchsorted(self._pack.ids(low, high), ids[0]))
+        stop = start + len(ids)
+        if stop > self._pack.samples or not np.array_equal(self._pack.ids(start, stop), ids):
+            return None
+        if self._pack.is_large:
+            self._pack.done_with(low, stop)
+        return np.arange(start, stop)
 
     def close(self) -> None:
         """There is no file."""
@@ -351,6 +381,15 @@ def _pass_over(pack: GoldenPack) -> tuple[bool, dict[str, tuple[str, ...]]]:
         _check_values(pack, start, stop, values)
         pack.done_until(stop)
     return is_ascending, {name: tuple(known) for name, known in values.items()}
+
+
+def _check_rows(pack: GoldenPack) -> dict[str, tuple[str, ...]]:
+    """Everything but the ids."""
+    values: dict[str, dict[str, None]] = {name: {} for name in pack.slices}
+    for start, stop in pack.batch_spans(_STEP):
+        _check_values(pack, start, stop, values)
+        pack.done_until(stop)
+    return {name: tuple(known) for name, known in values.items()}
 
 
 def _refuse_repeated(pack: GoldenPack, repeated: int, stop: int) -> None:

@@ -34,7 +34,7 @@ from paritygate.golden.schema import (
     used_columns,
 )
 from paritygate.golden.source import Source, reading
-from paritygate.golden.values import Ids, SliceCodes, plain_values, slice_codes
+from paritygate.golden.values import Ids, SliceCodes, plain_texts, plain_values, slice_codes
 from paritygate.golden.varying import (
     LooseDims,
     complete,
@@ -349,7 +349,20 @@ class GoldenPack:
                 fault.code,
             ) from fault
 
-    def scan_ids(self, *, allow_duplicates: bool = False) -> IdScan:
+    def id_texts(self, start: int, stop: int) -> pa.ChunkedArray[Any]:
+        """Ids of samples `[start, stop)`, which are strings, as they lie in the file.
+
+        Raises:
+            GoldenError: `golden.null_id`, naming file and row.
+        """
+        column = self._wanted.id_column
+        pieces = [
+            self._read(column, at, plain_texts, array, "golden.null_id")
+            for array, at in self._arrays(column, start, stop)
+        ]
+        return pa.chunked_array(pieces, pa.large_string())
+
+    def scan_ids(self, *, allow_duplicates: bool = False, like: GoldenPack | None = None) -> IdScan:
         """Read the pack once without its tensors' values, before anything runs.
 
         Checks ids (null, duplicate), tensors (nulls, list lengths), labels, slice values (at most
@@ -357,6 +370,8 @@ class GoldenPack:
 
         Args:
             allow_duplicates: report duplicate ids in the result instead of raising.
+            like: a pack whose scan found no duplicates; where both hold the same ids in the same
+                order, this one has none either, and none of its ids is looked up.
 
         Raises:
             GoldenError: `golden.duplicate_id`, `golden.null_id`, `golden.null_value`,
@@ -364,7 +379,7 @@ class GoldenPack:
         """
         with self._index_lock:
             if self._scan is None:
-                self._scan, self._index = scan_ids(self)
+                self._scan, self._index = scan_ids(self, like)
                 self.inputs = self._named(self._columns.inputs)
                 self.outputs = self._named(self._columns.outputs)
             scan = self._scan

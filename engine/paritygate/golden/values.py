@@ -44,6 +44,20 @@ def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_co
     return numbers
 
 
+def plain_texts(array: pa.Array[Any], null_code: str) -> pa.Array[Any]:
+    """`(n,)` texts, checked, as Arrow's own `large_string`.
+
+    Raises:
+        ValueFault: with `null_code`, for a null.
+        pa.ArrowInvalid: damaged strings or dictionary codes.
+    """
+    array = _decoded(array)
+    if array.null_count:
+        raise ValueFault(null_code, first_null(array), "null")
+    texts: pa.Array[Any] = array.cast(pa.large_string())
+    return texts
+
+
 def slice_codes(arrays: Sequence[pa.Array[Any]]) -> SliceCodes:
     """Codes of a slice column; null is the value "(null)", values stand in order of appearance.
 

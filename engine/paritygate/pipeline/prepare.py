@@ -27,9 +27,11 @@ from paritygate.pipeline.expect import EXPECT, expect_column
 from paritygate.pipeline.impute import imputations
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
+from paritygate.pipeline.recorded_blocks import cut_recorded
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
+from paritygate.runners.recorded import RecordedRunner
 from paritygate.runners.recorded_evidence import synthetic_samples
 from paritygate.runners.registry import prepare_all
 
@@ -384,6 +386,10 @@ def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> li
     varying = [name for name, column in pack.inputs.items() if not column.is_fixed]
     fixed = [column for name, column in pack.inputs.items() if name not in varying]
     others = sum(column.sample_bytes for column in [*fixed, *pack.outputs.values()])
+    recorded = [runner for runner in runners.values() if isinstance(runner, RecordedRunner)]
+    if not varying and len(recorded) == len(runners):
+        packs = [pack, *(runner.recording for runner in recorded)]
+        return cut_recorded(packs, samples, others)
     if not varying:
         return cut_blocks(samples, BlockSizes.of(others, sizes))
     return bucket_blocks(

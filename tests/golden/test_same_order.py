@@ -1,0 +1,78 @@
+"""Packs with the same ids in the same order are known as such, whatever their files look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.packs import write_pack
+
+from paritygate.core.errors import GoldenError
+from paritygate.golden import same_order
+from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.golden.same_order import is_same_order
+
+IDS = st.one_of(
+    st.lists(st.integers(-3, 3), max_size=12),
+    st.lists(st.text("aböü\U0001f600", max_size=2), max_size=12),
+)
+
+
+def pack_of(path: Path, ids: list[object], rows_per_batch: int = 3) -> GoldenPack:
+    write_pack(path, ids, outputs={"y": np.zeros(len(ids))}, rows_per_batch=rows_per_batch)
+    return open_pack([path.name], path.parent)
+
+
+@given(IDS, st.data())
+@settings(deadline=None, max_examples=80)
+def test_it_is_equality_of_lists(
+    tmp_path_factory: pytest.TempPathFactory, ids: list[object], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("order")
+    others = data.draw(st.one_of(st.just(ids), st.permutations(ids), IDS))
+    batches = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(same_order, "_STEP", data.draw(st.integers(1, 9)))
+        with (
+            pack_of(folder / "a.arrow", ids, batches[0]) as pack,
+            pack_of(folder / "b.arrow", others, batches[1]) as like,
+        ):
+            kinds = pack.id_kind == like.id_kind
+            assert is_same_order(pack, like) == (kinds and ids == others)
+
+
+@pytest.mark.parametrize("ids", [[3, 1, 2], ["c", "a", "b"]])
+def test_ids_in_the_order_of_another_pack_need_no_index(tmp_path: Path, ids: list[object]) -> None:
+    with pack_of(tmp_path / "a.arrow", ids) as golden, pack_of(tmp_path / "b.arrow", ids) as pack:
+        golden.scan_ids()
+        scan = pack.scan_ids(like=golden)
+        assert (scan.is_like, scan.is_ascending, scan.duplicates) == (True, False, 0)
+        assert pack._index is None
+        assert pack.index().rows(golden.ids(0, 3)).tolist() == [0, 1, 2]
+
+
+def test_a_repeated_id_in_place_of_another_one_is_found(tmp_path: Path) -> None:
+    with (
+        pack_of(tmp_path / "a.arrow", [1, 2, 3]) as golden,
+        pack_of(tmp_path / "b.arrow", [1, 2, 2]) as pack,
+    ):
+        golden.scan_ids()
+        scan = pack.scan_ids(allow_duplicates=True, like=golden)
+        assert (scan.is_like, scan.duplicates) == (False, 1)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.dictionary(pa.int8(), pa.string())])
+def test_a_null_id_is_told(tmp_path: Path, kind: pa.DataType) -> None:
+    values = [1, None] if kind == pa.int64() else ["a", None]
+    write_pack(tmp_path / "a.arrow", pa.array(values, kind), outputs={"y": np.zeros(2)})
+    with (
+        open_pack(["a.arrow"], tmp_path) as pack,
+        open_pack(["a.arrow"], tmp_path) as like,
+        pytest.raises(GoldenError, match="row 1: the id is null") as told,
+    ):
+        is_same_order(pack, like)
+    assert told.value.code == "golden.null_id"

@@ -1,0 +1,89 @@
+"""Blocks of recordings follow the record batches of their files; nothing that is counted does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.packs import write_pack
+
+from paritygate.api.plans import load_plan
+from paritygate.core.tensors import BlockSizes
+from paritygate.pipeline import recorded_blocks
+from paritygate.pipeline.lane import run_span
+from paritygate.pipeline.prepare import Preparation, prepare_plan
+from paritygate.pipeline.recorded_blocks import cut_along
+
+SAMPLES = 500
+
+
+@given(
+    st.integers(0, 400),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.lists(st.integers(1, 399), unique=True).map(sorted),
+)
+def test_blocks_cover_every_sample_once(
+    samples: int, least: int, factor: int, inner: list[int]
+) -> None:
+    sizes = BlockSizes(least, least * factor)
+    bounds = [0, *(b for b in inner if b < samples)]
+    blocks = cut_along(samples, sizes, bounds)
+    assert [b.start for b in blocks] == [0, *(b.stop for b in blocks)][: len(blocks)]
+    assert sum(b.samples for b in blocks) == samples
+    assert [b.number for b in blocks] == list(range(len(blocks)))
+    assert all(b.place == b.start and 0 < b.samples <= sizes.most for b in blocks)
+    assert all(2 * b.samples >= least for b in blocks[:-1])
+
+
+def test_blocks_end_with_record_batches() -> None:
+    blocks = cut_along(10_000, BlockSizes(300, 1000), list(range(0, 10_000, 300)))
+    assert all(b.start % 300 == 0 for b in blocks)
+    long = cut_along(100_000, BlockSizes(1000, 1000), list(range(0, 100_000, 2700)))
+    assert all(b.stop - b.start in (1000, 700) for b in long[:-1])
+
+
+def prepared(folder: Path, name: str, order: np.ndarray, rows: int) -> Preparation:
+    rng = np.random.default_rng(5)
+    y = rng.standard_normal((SAMPLES, 3)).astype(np.float32)
+    near = y + rng.normal(scale=1e-4, size=y.shape).astype(np.float32)
+    near[7, 1] = np.nan
+    ids = np.arange(SAMPLES) * 7 % 1013
+    write_pack(folder / "ref.arrow", ids, outputs={"y": y}, rows_per_batch=64)
+    write_pack(folder / name, ids[order], outputs={"y": near[order]}, rows_per_batch=rows)
+    plan: dict[str, Any] = {
+        "golden": "ref.arrow",
+        "runners": {"a": "recorded", "b": name},
+        "stages": [
+            {
+                "name": "s",
+                "reference": "a",
+                "candidate": "b",
+                "outputs": {"y": {"atol": 2e-4, "rtol": 0.0}},
+            }
+        ],
+    }
+    return prepare_plan(load_plan(plan, folder=folder))
+
+
+@pytest.mark.parametrize("rows", [64, 37, 500])
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_order_and_record_batches_change_no_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, is_shuffled: bool
+) -> None:
+    same = np.arange(SAMPLES)
+    expected = prepared(tmp_path, "same.arrow", same, 64)
+    order = np.random.default_rng(6).permutation(SAMPLES) if is_shuffled else same
+    monkeypatch.setattr(recorded_blocks, "MAX_SAMPLES", 128)
+    found = prepared(tmp_path, "cand.arrow", order, rows)
+    with expected.resources, found.resources:
+        assert len(expected.blocks) < len(found.blocks)
+        tallies = [run_span(ready.prepared, ready.blocks) for ready in (expected, found)]
+        runner = found.prepared.runners["b"]
+        assert runner.final_findings() == ()
+    assert tallies[0].stages["s"].failed > 0
+    assert tallies[0].to_json()["stages"] == tallies[1].to_json()["stages"]

@@ -17,7 +17,8 @@ from paritygate.kernels._cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Wrappers that nothing calls are not made: they take a tenth of the time to compile.
+# Wrappers that nothing calls are not made: they take a tenth of the time to compile. Those for
+# Python are: without one, a call from there ends the process.
 _ALWAYS: dict[str, Any] = {
     "error_model": "numpy",
     "boundscheck": False,
@@ -38,7 +39,7 @@ def jit(function: F) -> F:
 
 def scalar(function: F) -> F:
     """Compile a rule for one element; it is always inlined into the loop that calls it."""
-    return _compile(function, forceinline=True, no_cpython_wrapper=True)
+    return _compile(function, forceinline=True)
 
 
 def _compile(function: F, **options: Any) -> F:

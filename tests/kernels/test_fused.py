@@ -17,7 +17,7 @@ SHOW = """
 import numba, numpy as np
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
-from paritygate.kernels import elements, scan
+from paritygate.kernels import elements, scan, scan_integers
 
 @numba.njit(fastmath=True)
 def fused(a, b, c):
@@ -30,7 +30,11 @@ for dtype in ("float32", "float64"):
     judge = ElementComparer(Tolerance(1e-3, 1e-3), dtype, dtype, (16,), "full")
     for is_lazy in (False, True):
         judge.compare(x, x, np.arange(4), is_lazy=is_lazy)
-for kernel in (scan.scan_floats, scan.keep_worst, scan.add_sums, elements.judge_floats):
+x = np.arange(64, dtype=np.int8).reshape(4, 16)
+judge = ElementComparer(Tolerance(1.0, 1e-3), "int8", "int8", (16,), "gate")
+judge.compare(x, x + np.int8(1), np.arange(4), is_lazy=True)
+kernels = scan_integers.scan_integers, scan_integers.settle
+for kernel in (*kernels, scan.scan_floats, scan.keep_worst, scan.add_sums, elements.judge_floats):
     found = kernel.inspect_asm().values()
     assert found
     print("kernel", *found)
@@ -53,7 +57,7 @@ def test_no_kernel_that_decides_has_a_fused_multiply_add(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     fused, *kernels = done.stdout.split("kernel ")
     assert "vfmadd" in fused  # what is looked for is there where it may be
-    assert len(kernels) == 4
+    assert len(kernels) == 6
     for text in kernels:
         assert "mulsd" in text or "mulpd" in text
         for name in ("vfmadd", "vfmsub", "vfnmadd", "vfnmsub"):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
-from paritygate.comparison.scan import Scan
+from paritygate.comparison.scans import scan_of
 from paritygate.comparison.tiers import Chunks, FullTier
 from paritygate.core.dtypes import (
     INTEGERS,
@@ -122,7 +122,8 @@ class ElementComparer:
             self._rule,
             is_lazy=is_lazy,
         )
-        for start in range(0, samples, step := max(1, _TILE // max(1, self.width))):
+        tile = _TILE if work.scan is None else _TILE * work.scan.tiles
+        for start in range(0, samples, step := max(1, tile // max(1, self.width))):
             work.add(start, min(start + step, samples))
         detail = work.detail()
         return work.tally(detail), detail
@@ -186,7 +187,7 @@ class _Work:
         )
         self.sums = {name: Chunks() for name in ("e", "ee", "rr", "re")}
         self.full = FullTier() if self.stats == "full" else None
-        self.scan = Scan.of(self, self.full) if is_lazy else None
+        self.scan = scan_of(self, self.full) if is_lazy else None
 
     def add(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)`."""
@@ -264,6 +265,10 @@ class _Work:
         """What the scan has summed; rows of `kernels.scan`."""
         return ExactSum() if self.scan is None else self.scan.sum(row)
 
+    def _at_limits(self) -> tuple[int, ...]:
+        scanned = [0, 0, 0, 0] if self.scan is None else self.scan.at_limits()
+        return tuple(map(sum, zip(self.at_limits, scanned, strict=True)))
+
     def detail(self) -> SampleDetail:
         """The result of each sample."""
         detail = SampleDetail(len(self.ordinals), *self.failing.take())
@@ -285,7 +290,7 @@ class _Work:
             empty_samples=samples if self.width == 0 else 0,
             rule_samples=_samples_by_rule(rules),
             classes=tuple(self.found.classes.reshape(-1).tolist()),
-            at_limits=tuple(self.at_limits),
+            at_limits=self._at_limits(),
             failing_elements=int(detail.counts.sum()),
             ref_beyond_cand_range=int(self.found.beyond[0]),
             max_abs_error=self._extreme(at[0], error[0]),

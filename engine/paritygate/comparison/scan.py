@@ -18,7 +18,7 @@ from paritygate.tally.output import MIN_RANKED_WIDTH
 Ints = npt.NDArray[np.int64]
 
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
-_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class Work(Protocol):
@@ -36,6 +36,8 @@ class Work(Protocol):
 class Scan:
     """Scans the float values of one comparison, until so much isn't clean that it doesn't pay."""
 
+    tiles = 1
+
     def __init__(self, work: Work, full: FullTier | None) -> None:
         self._chunks = np.zeros((5, sums.CHUNKS), np.int64)
         self._samples = max(1, STRETCH // work.width)
@@ -45,14 +47,6 @@ class Scan:
         self._room = scan.Room(
             np.empty(size), np.empty(size), np.empty(size), np.empty(grids.PIECE)
         )
-
-    @staticmethod
-    def of(work: Work, full: FullTier | None) -> Scan | None:
-        """A scan of values of one dtype, float32 or float64, of samples in order; else None."""
-        if work.ref.dtype != work.cand.dtype or work.ref.dtype not in _DTYPES or not work.width:
-            return None
-        ordinals = work.ordinals
-        return Scan(work, full) if bool(np.all(ordinals[1:] > ordinals[:-1])) else None
 
     def not_clean(self, work: Work, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Count what is clean of the samples `[start, stop)`; first and last of the others."""
@@ -70,13 +64,24 @@ class Scan:
         work.failing.add_found(found)
         dirty = states == scan.LEFT
         self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
-        edges = np.flatnonzero(np.diff(dirty.astype(np.int8), prepend=0, append=0))
-        for first, last in edges.reshape(-1, 2).tolist():
-            yield start + first * self._samples, min(start + last * self._samples, stop)
+        yield from runs(dirty, self._samples, start, stop)
 
     def sum(self, row: int) -> ExactSum:
         """What was summed in a row of `kernels.scan`."""
         return ExactSum.from_chunks(self._chunks[row])
+
+    def at_limits(self) -> list[int]:
+        """Floats have no limits that are counted."""
+        return [0, 0, 0, 0]
+
+
+def runs(
+    dirty: npt.NDArray[np.bool_], samples: int, start: int, stop: int
+) -> Iterator[tuple[int, int]]:
+    """First and last of the samples `[start, stop)` in neighbouring dirty stretches."""
+    edges = np.flatnonzero(np.diff(dirty.astype(np.int8), prepend=0, append=0))
+    for first, last in edges.reshape(-1, 2).tolist():
+        yield start + first * samples, min(start + last * samples, stop)
 
 
 def _full(work: Work, full: FullTier | None) -> scan.Full:

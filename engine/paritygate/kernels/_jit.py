@@ -26,6 +26,9 @@ _ALWAYS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 
+# What `scalar` compiles with, for `overload`.
+INLINED: Any = {**_ALWAYS, "forceinline": True, "no_cpython_wrapper": True}
+
 compiling.listen()
 
 

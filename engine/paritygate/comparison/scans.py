@@ -1,0 +1,47 @@
+"""Which scan counts the clean stretches of a pair of dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from paritygate.comparison import scan
+from paritygate.comparison.scan_integers import IntegerScan
+from paritygate.comparison.tiers import FullTier
+from paritygate.tally.exact import ExactSum
+
+
+class Work(scan.Work, Protocol):
+    """What a scan adds to: the state of a comparison."""
+
+    integer: bool
+    limits: tuple[tuple[int, ...], ...]
+
+
+class Scanner(Protocol):
+    """Counts clean stretches of one comparison; `tiles` are given to it at once."""
+
+    tiles: int
+
+    def not_clean(self, work: Work, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Count what is clean of the samples `[start, stop)`; first and last of the others."""
+
+    def sum(self, row: int) -> ExactSum:
+        """What was summed in a row of `kernels.scan`."""
+
+    def at_limits(self) -> list[int]:
+        """Elements at the smallest and largest number of the reference's dtype, and candidate's."""
+
+
+def scan_of(work: Work, full: FullTier | None) -> Scanner | None:
+    """A scan of these samples, which must be in order; None where it can't be done."""
+    ordinals = work.ordinals
+    if not work.width or not bool(np.all(ordinals[1:] > ordinals[:-1])):
+        return None
+    if work.integer:
+        return IntegerScan(work, full)
+    if work.ref.dtype == work.cand.dtype and work.ref.dtype in scan.DTYPES:
+        return scan.Scan(work, full)
+    return None

@@ -1,0 +1,30 @@
+"""Arithmetic that stays in the type of its operands, so that a loop works on as many as fit.
+
+Numba widens integers to 64 bits, which leaves eight to a register. Integers wrap around.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.extending import intrinsic
+
+
+def _binary(name: str, **options: Any) -> Any:
+    """One instruction on two operands of one type."""
+
+    @intrinsic
+    def operation(typing_context: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args, **options)
+
+        return left(left, right), generate
+
+    return operation
+
+
+add = _binary("add")
+subtract = _binary("sub")
+either = _binary("or_")
+differing = _binary("xor")
+add_in_any_order = _binary("fadd", flags=("reassoc",))  # for sums that no order can round

@@ -18,6 +18,7 @@ from paritygate.api.plans import load_plan
 from paritygate.pipeline.execute import Options, Outcome, execute
 
 SAMPLES, WIDTH = 1_010, 4
+BATCH = 16  # a search halves it, and starts a process each time
 BAD = (17, 300, 301)
 POISON = 999.0
 GOOD = "def good(d):\n    return {'y': d['x'] * 2}\n"
@@ -55,12 +56,12 @@ def make(folder: Path, code: str, isolate: object = None, **more: Any) -> dict[s
     (folder / "side.py").write_text(code)
     x = inputs(more.pop("poisoned", BAD))
     write_pack(folder / "g.arrow", np.arange(SAMPLES), {"x": x})
-    candidate = {"call": "side:bad", "batch_size": 128, **more}
+    candidate = {"call": "side:bad", "batch_size": BATCH, **more}
     if isolate is not None:
         candidate["isolate"] = isolate
     return {
         "golden": "g.arrow",
-        "runners": {"good": {"call": "side:good", "batch_size": 128}, "bad": candidate},
+        "runners": {"good": {"call": "side:good", "batch_size": BATCH}, "bad": candidate},
         "stages": [
             {
                 "name": "s",
@@ -98,7 +99,7 @@ def test_the_guilty_fail_and_all_others_are_compared(tmp_path: Path, end: str) -
     told = outcome.summary["runners"]["bad"]["isolation"]
     assert told["failed_samples"] == 3
     assert told["restarts"] >= 6
-    assert told["regrouped_samples"] == 2 * 128 - 3
+    assert told["regrouped_samples"] == 2 * BATCH - 3
     # In this process, a sample a batch: the bad ones raise, the others are compared.
     plain = make(tmp_path, bad("raise ValueError"), batch_size=1)
     assert figures(run(tmp_path, plain)) == figures(outcome)
@@ -153,8 +154,8 @@ def test_a_crash_that_does_not_come_back_holds_and_is_told(tmp_path: Path) -> No
     assert reason.code == "runner.crashed"
     assert "not reproducible" in reason.message
     assert "SIGABRT" in reason.message
-    assert reason.message.startswith("runner 'bad': while batch 0 (ids 0 to 127) ran, its process")
-    assert "ids 0 to 127" in reason.message
+    assert reason.message.startswith("runner 'bad': while batch 1 (ids 16 to 31) ran, its process")
+    assert "ids 16 to 31" in reason.message
     assert outcome.summary["stages"][0]["samples"]["compared"] == SAMPLES
     assert outcome.summary["runners"]["bad"]["isolation"]["regrouped_samples"] == 0
 
@@ -162,12 +163,12 @@ def test_a_crash_that_does_not_come_back_holds_and_is_told(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_crash_that_takes_two_samples_blames_none_and_holds(tmp_path: Path) -> None:
     code = bad("pass").replace(".any())", ".sum() == 2)").replace("time.sleep(60)", "os.abort()")
-    outcome = run(tmp_path, make(tmp_path, code, "process", poisoned=(5, 100)))
+    outcome = run(tmp_path, make(tmp_path, code, "process", poisoned=(5, 10)))
     (reason,) = outcome.judgement.reasons
     assert reason.code == "runner.crashed"
     assert "no sample of it does so alone" in reason.message
     assert outcome.summary["stages"][0]["samples"]["compared"] == SAMPLES
-    assert outcome.summary["runners"]["bad"]["isolation"]["regrouped_samples"] == 128
+    assert outcome.summary["runners"]["bad"]["isolation"]["regrouped_samples"] == BATCH
 
 
 @pytest.mark.slow
@@ -190,7 +191,7 @@ def test_beyond_max_crashes_nothing_more_is_run(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_both_sides_end_their_process(tmp_path: Path) -> None:
     plan = make(tmp_path, bad(ENDS["SIGABRT"]), "process", poisoned=(9,))
-    plan["runners"]["good"] = {**plan["runners"]["bad"], "batch_size": 64}
+    plan["runners"]["good"] = {**plan["runners"]["bad"], "batch_size": BATCH // 2}
     outcome = run(tmp_path, plan)
     assert [(r.code, r.ids) for r in outcome.judgement.reasons] == [("runner.crashed", (9,))] * 2
     assert not any("answered" in r.message for r in outcome.judgement.reasons)
@@ -211,7 +212,7 @@ def test_the_reference_crashes_and_the_candidate_answers(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_checks_after_the_run_leave_the_guilty_out(tmp_path: Path) -> None:
     plan = make(tmp_path, bad(ENDS["SIGSEGV"]), {"max_crashes": 3}, poisoned=BAD)
-    plan["dims"] = {"batch": {"sizes": [64, 128]}}
+    plan["dims"] = {"batch": {"sizes": [BATCH // 2, BATCH]}}
     outcome = run(tmp_path, plan)
     (reason,) = outcome.judgement.reasons
     assert reason.code == "runner.crashed"

@@ -93,12 +93,12 @@ class _Collecting:
         not_run = samples.rejected.samples + samples.as_expected + samples.not_rejected.samples
         return StageTally(
             seen=samples.count + not_run,
-            compared=int(np.count_nonzero(self.judged.both)),
+            compared=self.judged.compared,
             failed=len(self.picked),
             rejected=samples.rejected.samples,
             as_expected=samples.as_expected,
             not_rejected=samples.not_rejected.samples,
-            absent=int(np.count_nonzero(self.judged.ref.missing | self.judged.cand.missing)),
+            absent=self._absent(),
             missing=missing,
             errors=errors | self.judged.errors,
             rules=rules,
@@ -109,6 +109,11 @@ class _Collecting:
             slices=self._slices(),
             constant=self.judged.constant,
         )
+
+    def _absent(self) -> int:
+        if self.judged.is_whole:
+            return 0
+        return int(np.count_nonzero(self.judged.ref.missing | self.judged.cand.missing))
 
     def _hits(self, rows: Ints) -> Hits:
         first = rows[:FIRST]

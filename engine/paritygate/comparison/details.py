@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
 Doubles = npt.NDArray[np.float64]
 
 NOT_LOOKED = -2
@@ -63,14 +64,14 @@ class SampleDetail:
     Attributes:
         samples: how many there are.
         rows: `(n,)` int64, samples with failing elements, ascending.
-        bits: `(n,)` int64, their rules, bits of `core.verdict.SAMPLE_RULES`; 0: the sample is good.
+        bits: `(n,)` uint8, their rules, bits of `core.verdict.SAMPLE_RULES`; 0: the sample is good.
         counts: `(n,)` int64, elements that broke a rule, tolerated outliers included.
         worst: worst elements of the samples that were looked at.
     """
 
     samples: int
     rows: Ints
-    bits: Ints
+    bits: Bits
     counts: Ints
     worst: Worst = field(default_factory=lambda: Worst.nothing(np.empty(0, np.int64)))
 
@@ -82,9 +83,9 @@ class SampleDetail:
         samples = len(rules)
         rows = np.flatnonzero(failing)
         worst = Worst(np.arange(samples), index, excess, error)
-        return SampleDetail(samples, rows, rules[rows], failing[rows], worst)
+        return SampleDetail(samples, rows, rules[rows].astype(np.uint8), failing[rows], worst)
 
-    def failed(self) -> tuple[Ints, Ints]:
+    def failed(self) -> tuple[Ints, Bits]:
         """Samples that aren't good, ascending, and their rules."""
         if np.count_nonzero(self.bits) == len(self.bits):
             return self.rows, self.bits
@@ -117,7 +118,7 @@ class SampleDetail:
             np.concatenate([own.worst.excess for _, own in parts])[looked],
             np.concatenate([own.worst.error for _, own in parts])[looked],
         )
-        bits = _joined([own.bits for _, own in parts])[order]
+        bits = np.concatenate([own.bits for _, own in parts])[order]
         counts = _joined([own.counts for _, own in parts])[order]
         return SampleDetail(samples, rows[order], bits, counts, worst)
 
@@ -146,8 +147,8 @@ class SampleDetail:
         """`(samples,)` its absolute error."""
         return self.worst.of(np.arange(self.samples)).error
 
-    def _over_all(self, values: Ints) -> Ints:
-        whole = np.zeros(self.samples, np.int64)
+    def _over_all(self, values: Ints | Bits) -> Ints:
+        whole: Ints = np.zeros(self.samples, np.int64)
         whole[self.rows] = values
         return whole
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
+from paritygate.comparison.details import NOT_LOOKED, Bits, SampleDetail, Worst
 from paritygate.comparison.found import FailingSamples
+from paritygate.comparison.looks import worst_floats
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
 from paritygate.comparison.scans import scan_of
 from paritygate.comparison.tiers import Chunks, FullTier
@@ -97,7 +98,13 @@ class ElementComparer:
         )
 
     def compare(
-        self, ref: Array, cand: Array, ordinals: Ints, *, is_lazy: bool = False
+        self,
+        ref: Array,
+        cand: Array,
+        ordinals: Ints,
+        *,
+        is_lazy: bool = False,
+        in_order: bool = False,
     ) -> tuple[OutputTally, SampleDetail]:
         """Compare samples.
 
@@ -107,6 +114,7 @@ class ElementComparer:
             ordinals: `(samples,)` int64, row of each sample over all golden files.
             is_lazy: good samples may be left without their worst element, which is faster; see
                 `look_at`.
+            in_order: ordinals are known to ascend.
 
         Raises:
             ValueError: an array of another dtype or shape than declared.
@@ -121,6 +129,7 @@ class ElementComparer:
             _frozen(np.asarray(ordinals, dtype=np.int64)),
             self._rule,
             is_lazy=is_lazy,
+            in_order=in_order,
         )
         tile = _TILE if work.scan is None else _TILE * work.scan.tiles
         for start in range(0, samples, step := max(1, tile // max(1, self.width))):
@@ -140,9 +149,13 @@ class ElementComparer:
         is_left = detail.worst.of(rows).index == NOT_LOOKED
         left = rows if is_left.all() else rows[is_left]
         if left.size:
-            _, found = self.compare(ref[left], cand[left], left)
-            worst = found.worst
-            detail.looked_at(Worst(left, worst.index, worst.excess, worst.error))
+            detail.looked_at(self._worst_of(left, ref, cand))
+
+    def _worst_of(self, rows: Ints, ref: Array, cand: Array) -> Worst:
+        if self.width and not self.integer:
+            return worst_floats(rows, ref, cand, self._rule)
+        _, found = self.compare(ref[rows], cand[rows], rows)
+        return Worst(rows, found.worst.index, found.worst.excess, found.worst.error)
 
     def _flat(self, side: str, array: Array, dtype: np.dtype[Any], samples: int) -> Array:
         shape = (samples, *self.sample_shape)
@@ -168,6 +181,7 @@ class _Work:
         rule: elements.Rule,
         *,
         is_lazy: bool,
+        in_order: bool,
     ) -> None:
         samples, self.width = len(ordinals), comparer.width
         self.ref, self.cand, self.ordinals, self.rule = ref, cand, ordinals, rule
@@ -187,7 +201,7 @@ class _Work:
         )
         self.sums = {name: Chunks() for name in ("e", "ee", "rr", "re")}
         self.full = FullTier() if self.stats == "full" else None
-        self.scan = scan_of(self, self.full) if is_lazy else None
+        self.scan = scan_of(self, self.full, in_order=in_order) if is_lazy else None
 
     def add(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)`."""
@@ -347,10 +361,10 @@ def _room(samples: int) -> elements.Detail:
     )
 
 
-def _samples_by_rule(rules: Ints) -> tuple[int, ...]:
+def _samples_by_rule(rules: Bits) -> tuple[int, ...]:
     if not rules.size:
         return (0,) * len(RULE_BITS)
-    return tuple(int(np.count_nonzero(rules & bit)) for bit in RULE_BITS)
+    return tuple(int(np.count_nonzero(rules & np.uint8(bit))) for bit in RULE_BITS)
 
 
 def _limits(dtype: str) -> tuple[int, ...]:

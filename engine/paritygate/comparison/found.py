@@ -10,6 +10,8 @@ import numpy.typing as npt
 from paritygate.kernels.failing import Failing
 
 Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint8]
+Part = tuple[Ints, Bits, Ints]
 
 _CHUNK = 1 << 12
 
@@ -23,7 +25,7 @@ class FailingRoom:
         self.room = Failing(
             total=np.zeros(1, np.int64),
             rows=np.empty(samples, np.int64),
-            rules=np.empty(samples, np.int64),
+            rules=np.empty(samples, np.uint8),
             elements=np.empty(samples, np.int64),
             flags=words.view(np.uint8),
             words=words,
@@ -33,9 +35,9 @@ class FailingRoom:
     def of(samples: int, elements: int) -> FailingRoom:
         """This thread's room for so many samples, and elements of a stretch."""
         room = _spare.room
-        if room is None or room.samples < samples or room.elements < elements:
+        if room is None or room.samples < samples + 8 or room.elements < elements:
             room = _spare.room = FailingRoom(
-                _rounded(samples), max(_CHUNK, elements, room.elements if room else 0)
+                _rounded(samples + 8), max(_CHUNK, elements, room.elements if room else 0)
             )
         return room
 
@@ -55,30 +57,32 @@ class FailingSamples:
     """Samples with failing elements so far: rows, rules and failing elements of each."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Ints, Ints, Ints]] = []
+        self._parts: list[Part] = []
+        self._room: FailingRoom | None = None
 
-    def add_found(self, found: FailingRoom) -> None:
-        """Take what kernels have found out of its room."""
-        total, rows, rules, elements, *_ = found.room
-        if n := int(total[0]):
-            self._parts.append((rows[:n].copy(), rules[:n].copy(), elements[:n].copy()))
-            total[0] = 0
+    def make_room(self, samples: int, elements: int) -> Failing:
+        """Where kernels may write those of so many samples, in stretches of so many elements."""
+        self._room = FailingRoom.of(samples, elements)
+        self._room.room.total[0] = 0
+        return self._room.room
 
     def add_all(self, start: int, rules: Ints, elements: Ints) -> None:
         """Add what was found out about each of the samples from `start` on."""
         rows = np.flatnonzero(elements)
         if rows.size:
-            self._parts.append((rows + start, rules[rows], elements[rows]))
+            self._parts.append((rows + start, rules[rows].astype(np.uint8), elements[rows]))
 
-    def take(self) -> tuple[Ints, Ints, Ints]:
+    def take(self) -> Part:
         """Rows, ascending, their rules and failing elements."""
-        if not self._parts:
-            nothing = np.empty(0, np.int64)
-            return nothing, nothing, nothing
-        if len(self._parts) == 1:
-            return self._parts[0]
-        rows, rules, elements = (np.concatenate(of) for of in zip(*self._parts, strict=True))
-        if bool(np.all(rows[1:] > rows[:-1])):
-            return rows, rules, elements
+        parts = self._parts
+        if self._room is not None and (n := int(self._room.room.total[0])):
+            total, rows, rules, elements, *_ = self._room.room
+            parts = [(rows[:n].copy(), rules[:n].copy(), elements[:n].copy()), *parts]
+            total[0] = 0
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int64)
+        if len(parts) == 1:
+            return parts[0]
+        rows, rules, elements = (np.concatenate(of) for of in zip(*parts, strict=True))
         order = np.argsort(rows, kind="stable")
         return rows[order], rules[order], elements[order]

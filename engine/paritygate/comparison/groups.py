@@ -48,17 +48,17 @@ class Group:
         return np.arange(self.samples) if self.rows is None else self.rows
 
 
-def groups_of(ref: Tensor, cand: Tensor, both: Mask) -> Iterator[Group]:
-    """The samples that both sides answered, in groups by order of first appearance."""
+def groups_of(ref: Tensor, cand: Tensor, both: Mask | None) -> Iterator[Group]:
+    """The samples that both sides answered, None: all, in groups by order of first appearance."""
     if not isinstance(ref, Ragged) and not isinstance(cand, Ragged):
-        if both.all():
+        if both is None:
             yield Group(None, ref, cand)
         else:
             rows = np.flatnonzero(both)
             yield Group(rows, ref[rows], cand[rows])
         return
     found: dict[tuple[object, object], list[int]] = {}
-    for row in np.flatnonzero(both).tolist():
+    for row in range(len(ref)) if both is None else np.flatnonzero(both).tolist():
         found.setdefault((shape_of(ref, row), shape_of(cand, row)), []).append(row)
     for places in found.values():
         rows = np.array(places, np.int64)

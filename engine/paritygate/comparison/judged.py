@@ -49,6 +49,7 @@ class Judged:
         self.layouts: dict[tuple[str, str, str], int] = {}
         self._lazy: dict[str, tuple[ElementComparer, Group]] = {}
         self.both: Mask = ref.answered
+        self.is_whole = True
 
     def align(self) -> None:
         """Find the samples that both sides answered; the others fail by themselves."""
@@ -57,6 +58,12 @@ class Judged:
                 self._mark("sample.missing", name, side.missing)
                 self._mark_unanswered(name, side, self.cand if side is self.ref else self.ref)
                 self.both = self.ref.answered & self.cand.answered
+                self.is_whole = False
+
+    @property
+    def compared(self) -> int:
+        """Samples that both sides answered."""
+        return self.samples.count if self.is_whole else int(np.count_nonzero(self.both))
 
     def _mark_unanswered(self, name: str, side: Side, other: Side) -> None:
         """Samples that a runner gave no answer for; where the other did, the two disagree."""
@@ -96,7 +103,7 @@ class Judged:
 
     def judge_output(self, output: str) -> None:
         """Judge one output of the samples that both sides answered."""
-        if not self.both.any():
+        if not self.compared:
             return
         sides = {
             "reference": self.ref.outputs.get(output),
@@ -107,7 +114,7 @@ class Judged:
         if tolerance is None:
             for side, array in sides.items():
                 if array is not None:
-                    self.undeclared[(side, output)] = int(np.count_nonzero(self.both))
+                    self.undeclared[(side, output)] = self.compared
             return
         ref, cand = sides["reference"], sides["candidate"]
         if ref is None or cand is None:
@@ -116,7 +123,7 @@ class Judged:
                     self._mark("output.missing", f"{side}:{output}", self.both)
             return
         parts: list[tuple[Ints, SampleDetail]] = []
-        for group in groups_of(ref, cand, self.both):
+        for group in groups_of(ref, cand, None if self.is_whole else self.both):
             rule = self._structure_rule(output, tolerance, group.ref, group.cand)
             if rule:
                 self._mark(rule, output, group.mask(self.samples.count))
@@ -159,7 +166,7 @@ class Judged:
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         if group.rows is None and isinstance(elements, ElementComparer):
             tally, self.details[output] = elements.compare(
-                group.ref, group.cand, ordinals, is_lazy=True
+                group.ref, group.cand, ordinals, is_lazy=True, in_order=True
             )
             self._lazy[output] = elements, group
         else:

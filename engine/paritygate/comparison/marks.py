@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paritygate.comparison.details import Bits
 from paritygate.comparison.rows import Ints
 from paritygate.core.verdict import SAMPLE_RULES, rule_names
 
@@ -31,13 +32,13 @@ class Marks:
             self._pieces.append((rows, np.full(len(rows), SAMPLE_RULES[rule], np.int64)))
             self._note(rule, subject, rows)
 
-    def add_rules(self, subject: str, rows: Ints, rules: Ints) -> None:
-        """Mark samples, ascending, each with bits of `SAMPLE_RULES`, not 0."""
+    def add_rules(self, subject: str, rows: Ints, rules: Bits) -> None:
+        """Mark samples, ascending, each with bits of `RULE_BITS`, not 0."""
         if not len(rows):
             return
-        self._pieces.append((rows, rules))
+        self._pieces.append((rows, rules.astype(np.int64)))
         for rule in rule_names(int(np.bitwise_or.reduce(rules))):
-            has = (rules & SAMPLE_RULES[rule]) != 0
+            has = (rules & np.uint8(SAMPLE_RULES[rule])) != 0
             self._note(rule, subject, rows if has.all() else rows[has])
 
     def _note(self, rule: str, subject: str, rows: Ints) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.found import FailingRoom, FailingSamples
+from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.tensors import Array
 from paritygate.kernels import elements, grids, scan, sums
@@ -44,6 +44,7 @@ class Scan:
         self._is_worth_it = True
         self._full = _full(work, full)
         size = self._samples * work.width
+        self._failing = work.failing.make_room(len(work.ordinals), size)
         self._room = scan.Room(
             np.empty(size), np.empty(size), np.empty(size), np.empty(grids.PIECE)
         )
@@ -53,16 +54,16 @@ class Scan:
         if not self._is_worth_it:
             yield start, stop
             return
-        found = FailingRoom.of(stop - start, self._samples * work.width)
         part = slice(start * work.width, stop * work.width)
         states = np.empty(-(-(stop - start) // self._samples), np.uint8)
         scan.scan_floats(
             work.ref[part], work.cand[part], work.width, start, self._samples, work.ordinals,
             work.rule, work.found, self._chunks, self._full, self._room, states,
-            found.room,
+            self._failing,
         )  # fmt: skip
-        work.failing.add_found(found)
         dirty = states == scan.LEFT
+        if not dirty.any():
+            return
         self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
         yield from runs(dirty, self._samples, start, stop)
 

@@ -35,10 +35,10 @@ class Scanner(Protocol):
         """Elements at the smallest and largest number of the reference's dtype, and candidate's."""
 
 
-def scan_of(work: Work, full: FullTier | None) -> Scanner | None:
+def scan_of(work: Work, full: FullTier | None, *, in_order: bool) -> Scanner | None:
     """A scan of these samples, which must be in order; None where it can't be done."""
     ordinals = work.ordinals
-    if not work.width or not bool(np.all(ordinals[1:] > ordinals[:-1])):
+    if not work.width or not (in_order or bool(np.all(ordinals[1:] > ordinals[:-1]))):
         return None
     if work.integer:
         return IntegerScan(work, full)

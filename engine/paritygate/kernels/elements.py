@@ -149,7 +149,7 @@ def _judge_float_sample(
             found.beyond[0] += 1
         if ref_class != FINITE or cand_class != FINITE:
             errors[base + j] = math.nan
-            bit = _nonfinite_bit(ref_class, cand_class, rule)
+            bit = nonfinite_bit(ref_class, cand_class, rule)
             rules |= bit
             if bit != 0:
                 failing += 1
@@ -213,7 +213,8 @@ def _judge_integer_sample(
 
 
 @scalar
-def _nonfinite_bit(ref_class: int, cand_class: int, rule: Any) -> int:
+def nonfinite_bit(ref_class: int, cand_class: int, rule: Any) -> int:
+    """The rule that a pair of classes, not both finite, breaks; 0: none."""
     if ref_class == FINITE:
         return int(rule.bits[2])
     if ref_class != cand_class:

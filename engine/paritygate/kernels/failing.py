@@ -12,6 +12,8 @@ from paritygate.kernels.elements import Rule
 
 OUTLYING, CAPPED = 1, 2  # bits of a flag
 
+_ALL_OUTLYING = np.uint64(0x0101010101010101)
+
 Counts = npt.NDArray[np.int64]
 
 
@@ -20,8 +22,8 @@ class Failing(NamedTuple):
 
     Attributes:
         total: `(1,)` how many there are.
-        rows: their numbers; as large as there are samples, like the next two.
-        rules: bits of the rules that they break, 0 where all failing elements are tolerated.
+        rows: their numbers; larger by 8 than there are samples, like the next two.
+        rules: uint8, bits of the rules that they break, 0 where all failing elements are tolerated.
         elements: their failing elements.
         flags: uint8, one an element of a stretch, and zeros up to a whole number of words.
         words: the same memory, eight flags a word.
@@ -29,7 +31,7 @@ class Failing(NamedTuple):
 
     total: Counts
     rows: Counts
-    rules: Counts
+    rules: npt.NDArray[np.uint8]
     elements: Counts
     flags: npt.NDArray[np.uint8]
     words: npt.NDArray[np.uint64]
@@ -46,25 +48,58 @@ def keep_failing(size: int, width: int, first: int, rule: Rule, into: Failing) -
         rule: what is tolerated.
         into: added to.
     """
-    n, at = into.total[0], 0
+    if width == 1:
+        _keep_singles((size + 7) >> 3, first, rule, into)
+        return
+    n, at, row, end = into.total[0], 0, -1, 0  # sample `row` ends at `end`
     for word in range((size + 7) >> 3):
         if into.words[word] == 0:
             continue
-        end = min(size, 8 * word + 8)
+        stop = min(size, 8 * word + 8)
         at = max(at, 8 * word)
-        while at < end:
+        while at < stop:
             if into.flags[at] == 0:
                 at += 1
                 continue
-            row = at if width == 1 else at // width
-            outlying, capped, failing = _count(into.flags[row * width : row * width + width])
-            rules = rule.bits[0] if outlying > rule.outliers else 0
+            row = row + 1 if at < end + width else at // width
+            end = row * width + width
+            outlying, capped, failing = _count(into.flags[end - width : end])
             into.rows[n] = first + row
-            into.rules[n] = rules | rule.bits[1] if capped > 0 else rules
+            into.rules[n] = _rules(outlying, capped, rule)
             into.elements[n] = failing
             n += 1
-            at = row * width + width
+            at = end
     into.total[0] = n
+
+
+@scalar
+def _keep_singles(words: int, first: int, rule: Any, into: Any) -> None:
+    """Of samples of one element: each word that has a flag is written down without a branch."""
+    n, exceeded = into.total[0], _rules(OUTLYING, 0, rule)
+    for word in range(words):
+        if into.words[word] == 0:
+            continue
+        if into.words[word] == _ALL_OUTLYING:
+            rows, rules = into.rows[n : n + 8], into.rules[n : n + 8]
+            elements = into.elements[n : n + 8]
+            for j in range(8):
+                rows[j], rules[j], elements[j] = first + 8 * word + j, exceeded, 1
+            n += 8
+            continue
+        flags = into.flags[8 * word : 8 * word + 8]
+        for j in range(8):
+            flag = np.int64(flags[j])
+            into.rows[n] = first + 8 * word + j
+            into.rules[n] = _rules(flag & OUTLYING, flag >> 1, rule)
+            into.elements[n] = 1
+            n += np.int64(flag != 0)
+    into.total[0] = n
+
+
+@scalar
+def _rules(outlying: Any, capped: Any, rule: Any) -> Any:
+    exceeded = rule.bits[0] if outlying > rule.outliers else 0
+    return exceeded | (rule.bits[1] if capped > 0 else 0)
 
 
 @scalar

@@ -170,8 +170,11 @@ def _flag(ref: Any, cand: Any, rule: Any, flags: Any) -> None:
     for k in range(ref.size):
         r = np.float64(ref[k])
         error = abs(np.float64(cand[k]) - r)
-        is_out = not error <= allowed(r, rule.atol, rule.rtol)
-        flags[k] = np.uint8(is_out) | np.uint8(not error <= rule.cap) << np.uint8(1)
+        flags[k] = np.uint8(not error <= allowed(r, rule.atol, rule.rtol))
+    if rule.cap < math.inf:
+        for k in range(ref.size):
+            error = abs(np.float64(cand[k]) - np.float64(ref[k]))
+            flags[k] |= np.uint8(not error <= rule.cap) << np.uint8(1)
     for k in range(ref.size, (ref.size + 7) & ~7):
         flags[k] = 0
 

@@ -14,6 +14,7 @@ Bits = npt.NDArray[np.uint8]
 Part = tuple[Ints, Bits, Ints]
 
 _CHUNK = 1 << 12
+_SPARSE = 8  # fewer samples than one in so many are copied
 
 
 class FailingRoom:
@@ -40,6 +41,19 @@ class FailingRoom:
                 _rounded(samples + 8), max(_CHUNK, elements, room.elements if room else 0)
             )
         return room
+
+    def take(self, count: int) -> Part:
+        """The first ones that were found; room that is mostly used goes with them."""
+        rows, rules, elements = (
+            self.room.rows[:count],
+            self.room.rules[:count],
+            self.room.elements[:count],
+        )
+        self.room.total[0] = 0
+        if _SPARSE * count < self.samples:
+            return rows.copy(), rules.copy(), elements.copy()
+        _spare.room = None
+        return rows, rules, elements
 
 
 class _Spare(threading.local):
@@ -76,9 +90,7 @@ class FailingSamples:
         """Rows, ascending, their rules and failing elements."""
         parts = self._parts
         if self._room is not None and (n := int(self._room.room.total[0])):
-            total, rows, rules, elements, *_ = self._room.room
-            parts = [(rows[:n].copy(), rules[:n].copy(), elements[:n].copy()), *parts]
-            total[0] = 0
+            parts = [self._room.take(n), *parts]
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int64)
         if len(parts) == 1:

@@ -305,8 +305,11 @@ def test_padding_of_tails() -> None:
 
 @pytest.mark.parametrize("batches", [[], [1], [256], [3, 7], [1, 32], [5000], [4096, 4095]])
 @pytest.mark.parametrize("sample_bytes", [0, 4, 1000, 10**6, 10**9])
-def test_blocks_cover_every_sample_once(batches: list[int], sample_bytes: int) -> None:
-    sizes = BlockSizes.of(sample_bytes, batches)
+@pytest.mark.parametrize("max_samples", [8_192, 65_536])
+def test_blocks_cover_every_sample_once(
+    batches: list[int], sample_bytes: int, max_samples: int
+) -> None:
+    sizes = BlockSizes.of(sample_bytes, batches, max_samples)
     least, most = sizes.least, sizes.most
     assert max(batches, default=1) <= least <= most
     for samples in (0, 1, least - 1, least, least + 1, 3 * most + 2, 20 * most):

@@ -14,11 +14,12 @@ from paritygate.core.errors import ParityError, PlanError, Problem
 from paritygate.core.events import Observer, ignore
 from paritygate.core.plan import Plan
 from paritygate.core.tensors import Stats
-from paritygate.pipeline.execute import Options, choose_threads, execute
+from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.graph_contract import note_unanswered, output_differences
 from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.pipeline.same_graph import note_same_graphs
 from paritygate.pipeline.target import target_findings
+from paritygate.pipeline.threads import choose_threads
 from paritygate.runners.isolate.defaults import isolate_all
 
 Status = Literal["ok", "fail", "note"]
@@ -45,7 +46,8 @@ def run(
         stage: only this stage; at best `incomplete`.
         limit: only the first samples of the pack; at best `incomplete`.
         stats: tier of the statistics.
-        threads: threads that run and compare; None chooses by cores and runners.
+        threads: threads that run and compare; None: as the plan says, or by cores and runners,
+            of which a long run measures whether fewer are faster.
         keep_outputs: leave what every runner answers in the run folder, as recordings.
         noise: measure how far the references differ from themselves, as a plan with `[noise]` does.
         isolate: every runner in a process of its own, as with `isolate = "process"`.
@@ -239,10 +241,8 @@ def _describe(ready: Preparation) -> Iterator[tuple[Status, str]]:
         ref, cand = (prepared.runners[n] for n in (stage.reference, stage.candidate))
         for note in note_same_graphs(stage, ref, cand):
             yield "note", note
-    yield (
-        "note",
-        f"a run would use {choose_threads(ready)} threads, blocks of {prepared.block_samples}",
-    )
+    threads = choose_threads(prepared).most
+    yield "note", f"a run would use {threads} threads, blocks of {prepared.block_samples}"
 
 
 def _describe_placement(placement: object) -> str:

@@ -422,6 +422,7 @@ class PlanTable(_Table):
     max_rejected: Annotated[StrictInt, Field(ge=0)] = 0
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
     max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
+    threads: Annotated[StrictInt, Field(ge=1)] | None = None
     dims: DimsTable = Field(default_factory=_no_dims)
     inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
     constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)

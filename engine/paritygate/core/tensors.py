@@ -136,6 +136,7 @@ class Block:
 
 BLOCK_BYTES = 1 << 20, 8 << 20
 MAX_BLOCK = 8_192
+MAX_BATCHED_BLOCK = 65_536  # of samples that no runner is given all at once
 _SHARE = 8  # a block is at most this part of what is left of the pack
 
 
@@ -165,8 +166,10 @@ class BlockSizes:
         sizes so that only the last block of a pack has a padded tail. Where that multiple would be
         more than four times the least, every block is cut into batches by itself.
         """
-        found = (limit // max(1, sample_bytes) for limit in BLOCK_BYTES)
-        least, most = (_power_of_two(min(max_samples, samples)) for samples in found)
+        least, most = (
+            _power_of_two(min(cap, limit // max(1, sample_bytes)))
+            for cap, limit in zip((MAX_BLOCK, max_samples), BLOCK_BYTES, strict=True)
+        )
         common = math.lcm(*batch_sizes) if batch_sizes else 1
         step = common if common <= 4 * least else max(batch_sizes)
         return BlockSizes(_round_up(least, step), _round_up(most, step), step, step == common)

@@ -19,6 +19,7 @@ from paritygate.core.tensors import Block
 from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
+from paritygate.pipeline.threads import Slots, Threads, Tuner
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
@@ -32,17 +33,17 @@ Sink = Callable[[BlockResult], dict[str, KeepHint]]
 def drive(
     prepared: Prepared,
     blocks: Sequence[Block],
-    threads: int,
+    threads: Threads,
     sink: Sink,
     hints: dict[str, KeepHint],
     observer: Observer,
 ) -> Tally:
-    """Run all blocks on `threads` threads and merge their tallies.
+    """Run all blocks on several threads and merge their tallies.
 
     Args:
         prepared: plan, pack, runners and stages.
         blocks: blocks to run.
-        threads: threads that run and compare; one more reads.
+        threads: threads that run and compare, and, afterwards, how many did; one more reads.
         sink: called in this thread with every result in block order; returns new hints.
         hints: the bounded sets' thresholds at the start.
         observer: given a `Progress` about ten times a second.
@@ -134,8 +135,9 @@ class _Threads:
     """The reader and the workers, and the two bounded queues between them and the caller."""
 
     def __init__(
-        self, prepared: Prepared, blocks: Sequence[Block], threads: int, hints: Hints
+        self, prepared: Prepared, blocks: Sequence[Block], chosen: Threads, hints: Hints
     ) -> None:
+        threads = chosen.most
         self.hints = hints
         self._prepared = prepared
         self._blocks = blocks
@@ -146,6 +148,8 @@ class _Threads:
         self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
+        self._slots = Slots(threads)
+        self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))
         self._threads = [
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
             for name, body in (
@@ -215,15 +219,26 @@ class _Threads:
 
     def _work(self) -> None:
         with Lane(self._prepared, self._shared, self._stop, self._turns) as lane:
-            while not self._stop.is_set():
+            is_more = True
+            while is_more and not self._stop.is_set():
+                self._slots.take(self._stop)
                 try:
-                    item = self._reads.get(timeout=0.1)
-                except queue.Empty:
-                    continue
-                if item is None:
-                    return
-                self._results.put(lane.run_block(item, self.hints))
-                self._turns.finish(item.block)
+                    is_more = self._work_once(lane)
+                finally:
+                    self._slots.give()
+
+    def _work_once(self, lane: Lane) -> bool:
+        """Run one block, if one has been read; False: there are no more."""
+        try:
+            item = self._reads.get(timeout=0.1)
+        except queue.Empty:
+            return True
+        if item is None:
+            return False
+        self._results.put(lane.run_block(item, self.hints))
+        self._turns.finish(item.block)
+        self._tuner.note(item.block.samples)
+        return True
 
 
 def _as_fault(error: BaseException) -> Exception:

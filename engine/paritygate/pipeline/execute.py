@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -36,6 +35,7 @@ from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import changed_files, in_background, look_around
 from paritygate.pipeline.target import target_findings
+from paritygate.pipeline.threads import Threads, choose_threads
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
 from paritygate.tally.coupling import Consistency
 from paritygate.tally.noise import Noise
@@ -51,7 +51,7 @@ class Options:
         stage: only this stage.
         limit: only the first samples of the pack.
         stats: tier of the statistics, "gate" or "full".
-        threads: threads that run and compare; None: by cores and runners.
+        threads: threads that run and compare; None: as the plan says, or by cores and runners.
         cuts: samples of each block, one batch each; empty: blocks by the samples' size.
         callables: runner name -> function object that stands in for the plan's runner.
         observer: given the engine's events.
@@ -147,7 +147,10 @@ def run_prepared(
     collector = Collector(prepared, folder)
     keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
     try:
-        tally = _drive(ready, options, collector, keeper)
+        threads = choose_threads(prepared, options.threads).for_blocks(len(ready.blocks))
+        driving = time.perf_counter()
+        tally = _drive(ready, options, collector, keeper, threads)
+        blocks_s = time.perf_counter() - driving
         checking = time.perf_counter()
         consistency = check_consistency(ready, is_cut=bool(options.cuts))
         checked_s = time.perf_counter() - checking
@@ -180,6 +183,7 @@ def run_prepared(
         "reference_s": _seconds(ready, collector, "reference"),
         "candidate_s": _seconds(ready, collector, "candidate"),
         "compare_s": collector.seconds.compare,
+        "blocks_s": blocks_s,
         "consistency_s": checked_s,
         **({"noise_s": noise_s} if noise.is_asked else {}),
         **({"probes_s": probes_s} if probes.is_asked else {}),
@@ -196,6 +200,7 @@ def run_prepared(
         digests,
         around.environment(),
         timing,
+        threads.describe(),
         options.stats,
     )
     if overlap is not None:
@@ -226,13 +231,15 @@ def _noise_table(ready: Preparation, options: Options) -> NoiseTable | None:
 
 
 def _drive(
-    ready: Preparation, options: Options, collector: Collector, keeper: Keeper | None
+    ready: Preparation,
+    options: Options,
+    collector: Collector,
+    keeper: Keeper | None,
+    threads: Threads,
 ) -> Tally:
     prepared = ready.prepared
     if not prepared.stages or not ready.blocks:
         return Tally()
-    threads = options.threads or choose_threads(ready)
-    threads = max(1, min(threads, len(ready.blocks)))
     sink: Sink = collector.take
     if keeper is not None:
         prepared = replace(prepared, witness=keeper.witness)
@@ -246,18 +253,6 @@ def _both(keeper: Keeper, collector: Collector) -> Sink:
         return collector.take(result)
 
     return take
-
-
-def choose_threads(ready: Preparation) -> int:
-    """Threads that run and compare: the cores, shared among threads that a runner starts itself."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    own = 1
-    for name in ready.prepared.runners:
-        wanted = getattr(ready.prepared.plan.runners[name].options, "intra_op_num_threads", 1)
-        own = max(own, cores if wanted == 0 else int(wanted or 1))
-    return max(1, cores // own)
 
 
 def _staging_seconds(ready: Preparation) -> float:

@@ -19,6 +19,7 @@ from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
+from paritygate.pipeline.block_sizes import cut_recorded, most_samples
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import check_outputs, input_contracts
@@ -27,7 +28,6 @@ from paritygate.pipeline.expect import EXPECT, expect_column
 from paritygate.pipeline.impute import imputations
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
-from paritygate.pipeline.recorded_blocks import cut_recorded
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.base import PrepareContext, Runner
@@ -391,7 +391,7 @@ def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> li
         packs = [pack, *(runner.recording for runner in recorded)]
         return cut_recorded(packs, samples, others)
     if not varying:
-        return cut_blocks(samples, BlockSizes.of(others, sizes))
+        return cut_blocks(samples, BlockSizes.of(others, sizes, most_samples(runners)))
     return bucket_blocks(
         pack, varying, samples, lambda bytes_: BlockSizes.of(others + bytes_, sizes).least
     )

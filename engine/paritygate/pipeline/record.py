@@ -17,12 +17,12 @@ from paritygate.core.plan import Plan
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge.sentences import DID, NEXT
 from paritygate.pipeline.drive import drive
-from paritygate.pipeline.execute import choose_threads
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.recorder import Kept, Recorder, describe_kept
 from paritygate.pipeline.report import describe_golden, describe_reason
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import Surroundings, changed_finding, look_around
+from paritygate.pipeline.threads import choose_threads
 from paritygate.runfolder import SCHEMA_VERSION
 from paritygate.runners.base import Finding, Runner
 from paritygate.tally.stage import FirstError
@@ -127,7 +127,7 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
     startup_s = time.perf_counter() - started
     try:
         if ready.blocks:
-            threads = min(options.threads or choose_threads(ready), len(ready.blocks))
+            threads = choose_threads(prepared, options.threads).for_blocks(len(ready.blocks))
             drive(prepared, ready.blocks, threads, take, {}, observe)
         findings = [*runner.final_findings(), *changed_finding(ready)]
         environment = around.environment()

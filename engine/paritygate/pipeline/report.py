@@ -28,6 +28,7 @@ def build_summary(
     digests: Sequence[str],
     environment: Mapping[str, object],
     timing: Mapping[str, float],
+    threads: Mapping[str, object],
     stats: str,
 ) -> dict[str, Any]:
     """Everything that `summary.json` holds; values may still be non-finite floats."""
@@ -58,6 +59,7 @@ def build_summary(
             for name, r in ready.prepared.runners.items()
         },
         "timing": dict(timing),
+        "threads": dict(threads),
         "environment": dict(environment),
     }
 

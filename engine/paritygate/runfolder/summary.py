@@ -23,6 +23,7 @@ _TOP = (
     "stages",
     "runners",
     "timing",
+    "threads",
     "environment",
 )
 

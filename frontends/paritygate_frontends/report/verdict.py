@@ -144,9 +144,19 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
             if timing.get(key) is not None
         ]
         yield Text(
-            f"{seconds(timing.get('wall_s'))} ({', '.join(parts)}; summed over threads)",
+            f"{seconds(timing.get('wall_s'))} ({', '.join(parts)}; summed over "
+            f"{_threads(summary.get('threads') or {})})",
             style="dim",
         )
+
+
+def _threads(threads: Mapping[str, Any]) -> str:
+    used, rates = threads.get("used"), threads.get("measured") or []
+    if not used:
+        return "threads"
+    told = counted(used, "thread")
+    others = [str(one["threads"]) for one in rates if one["threads"] != used]
+    return f"{told}, measured beside {', '.join(others)}" if others else told
 
 
 def _failures(failures: Mapping[str, Any]) -> Iterator[str]:

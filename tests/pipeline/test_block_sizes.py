@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from tests.packs import write_pack
 
 from paritygate.api.plans import load_plan
+from paritygate.core import tensors
 from paritygate.core.tensors import BlockSizes
-from paritygate.pipeline import recorded_blocks
+from paritygate.pipeline import block_sizes
+from paritygate.pipeline.block_sizes import cut_along, most_samples
 from paritygate.pipeline.lane import run_span
 from paritygate.pipeline.prepare import Preparation, prepare_plan
-from paritygate.pipeline.recorded_blocks import cut_along
+from paritygate.runners.base import Limits
 
 SAMPLES = 500
 
@@ -45,6 +48,20 @@ def test_blocks_end_with_record_batches() -> None:
     assert all(b.start % 300 == 0 for b in blocks)
     long = cut_along(100_000, BlockSizes(1000, 1000), list(range(0, 100_000, 2700)))
     assert all(b.stop - b.start in (1000, 700) for b in long[:-1])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most"),
+    [([1], 8_192), ([512], 8_192), ([4096], 65_536), ([4096, 1], 8_192), ([4096, None], 8_192)],
+)
+def test_blocks_have_more_samples_where_every_batch_is_large(
+    sizes: list[int | None], most: int
+) -> None:
+    runners: Any = {
+        str(at): SimpleNamespace(limits=Limits(None if size is None else (size,), True))
+        for at, size in enumerate(sizes)
+    }
+    assert most_samples(runners) == most
 
 
 def prepared(folder: Path, name: str, order: np.ndarray, rows: int) -> Preparation:
@@ -78,7 +95,8 @@ def test_order_and_record_batches_change_no_statistics(
     same = np.arange(SAMPLES)
     expected = prepared(tmp_path, "same.arrow", same, 64)
     order = np.random.default_rng(6).permutation(SAMPLES) if is_shuffled else same
-    monkeypatch.setattr(recorded_blocks, "MAX_SAMPLES", 128)
+    monkeypatch.setattr(tensors, "MAX_BLOCK", 128)
+    monkeypatch.setattr(block_sizes, "MAX_BATCHED_BLOCK", 128)
     found = prepared(tmp_path, "cand.arrow", order, rows)
     with expected.resources, found.resources:
         assert len(expected.blocks) < len(found.blocks)

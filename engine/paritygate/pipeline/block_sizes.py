@@ -1,14 +1,16 @@
-"""Blocks where every side is recorded: nothing runs in batches, so they follow the files."""
+"""How large blocks may be; where every side is recorded, they follow the record batches."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from paritygate.core.tensors import Block, BlockSizes
+from paritygate.core.tensors import MAX_BATCHED_BLOCK, MAX_BLOCK, Block, BlockSizes
 from paritygate.golden.pack import GoldenPack
+from paritygate.runners.base import Runner
+from paritygate.runners.recorded import RecordedRunner
 
-MAX_SAMPLES = 1 << 16
+_BATCHES = 16
 
 
 def cut_along(samples: int, sizes: BlockSizes, bounds: Sequence[int]) -> list[Block]:
@@ -44,5 +46,15 @@ def cut_recorded(packs: Iterable[GoldenPack], samples: int, sample_bytes: int) -
         sample_bytes: of one sample in one pack.
     """
     firsts = {low for pack in packs for low, _ in pack.batch_spans(max(1, pack.samples))}
-    sizes = BlockSizes.of(sample_bytes, (), MAX_SAMPLES)
+    sizes = BlockSizes.of(sample_bytes, (), MAX_BATCHED_BLOCK)
     return cut_along(samples, sizes, sorted(firsts))
+
+
+def most_samples(runners: Mapping[str, Runner]) -> int:
+    """The most samples of a block of these runners: more where their batches are large.
+
+    What has no batches is given a block as one, and a block of many batches is slow to come back.
+    """
+    asked = [runner for runner in runners.values() if not isinstance(runner, RecordedRunner)]
+    sizes = [max(runner.limits.batch_sizes or (0,)) for runner in asked]
+    return min(MAX_BATCHED_BLOCK, max(MAX_BLOCK, _BATCHES * min(sizes, default=0)))

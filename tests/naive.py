@@ -163,6 +163,27 @@ def _place_on_line(value, single):
     return -magnitude if value < 0 else magnitude
 
 
+def sample_sums(ref, cand):
+    """Sums of r^2, e^2 and r*e of a sample in eight lanes, element by element, as is told."""
+    good = {k for k, _, _ in finite_pairs(ref, cand)}
+    sums = []
+    for of in (lambda r, e: r * r, lambda r, e: e * e, lambda r, e: r * e):
+        terms = [
+            of(float(r), float(c) - float(r)) if k in good else 0.0
+            for k, (r, c) in enumerate(zip(ref, cand, strict=True))
+        ]
+        whole = len(terms) // 8 * 8
+        lanes = [0.0] * 8
+        for k in range(whole):
+            lanes[k % 8] += terms[k]
+        a, b, c, d, e, f, g, h = lanes
+        total = ((a + e) + (c + g)) + ((b + f) + (d + h))
+        for term in terms[whole:]:
+            total += term
+        sums.append(total)
+    return sums
+
+
 def quantile_rank(values, fraction):
     """The smallest value that at least `fraction` of all values don't exceed."""
     ordered = sorted(values)

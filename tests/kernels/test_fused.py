@@ -17,7 +17,7 @@ SHOW = """
 import numba, numpy as np
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
-from paritygate.kernels import elements, scan, scan_integers
+from paritygate.kernels import elements, grids, rank, scan, scan_integers
 
 @numba.njit(fastmath=True)
 def fused(a, b, c):
@@ -27,14 +27,17 @@ fused(1.0, 2.0, 3.0)
 print("fused", *fused.inspect_asm().values())
 for dtype in ("float32", "float64"):
     x = np.linspace(0.5, 1.5, 64).astype(dtype).reshape(4, 16)
-    judge = ElementComparer(Tolerance(1e-3, 1e-3), dtype, dtype, (16,), "full")
-    for is_lazy in (False, True):
-        judge.compare(x, x, np.arange(4), is_lazy=is_lazy)
+    for width in (4, 16):
+        judge = ElementComparer(Tolerance(1e-3, 1e-3), dtype, dtype, (width,), "full")
+        for is_lazy in (False, True):
+            y = x.reshape(-1, width)
+            judge.compare(y, y + y.dtype.type(1e-4), np.arange(len(y)), is_lazy=is_lazy)
 x = np.arange(64, dtype=np.int8).reshape(4, 16)
 judge = ElementComparer(Tolerance(1.0, 1e-3), "int8", "int8", (16,), "gate")
 judge.compare(x, x + np.int8(1), np.arange(4), is_lazy=True)
 kernels = scan_integers.scan_integers, scan_integers.settle
-for kernel in (*kernels, scan.scan_floats, scan.keep_worst, scan.add_sums, elements.judge_floats):
+shared = (scan.keep_worst, rank.sum_finite, grids.split_products)
+for kernel in (scan.judge, scan.count_piece, elements.judge_floats, *shared, *kernels):
     found = kernel.inspect_asm().values()
     assert found
     print("kernel", *found)
@@ -57,7 +60,7 @@ def test_no_kernel_that_decides_has_a_fused_multiply_add(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     fused, *kernels = done.stdout.split("kernel ")
     assert "vfmadd" in fused  # what is looked for is there where it may be
-    assert len(kernels) == 6
+    assert len(kernels) == 8
     for text in kernels:
         assert "mulsd" in text or "mulpd" in text
         for name in ("vfmadd", "vfmsub", "vfnmadd", "vfnmsub"):

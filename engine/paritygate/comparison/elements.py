@@ -228,9 +228,10 @@ class _Work:
         self.sums["e"].overflowed += sums.sum_errors(errors, self.sums["e"].chunks)
         if self.full is None:
             return
-        self._add_products("ee", errors, errors, errors)
         elements.count_errors(errors, self.full.histogram)
-        if not self.integer:
+        if self.integer:
+            self._add_products("ee", errors, errors, errors)
+        else:
             full = self.full
             full.ulp_undefined += self._measure_ulp(full, ref, cand, start, stop)
             self._measure_energy(full, ref, start, errors)
@@ -263,13 +264,21 @@ class _Work:
     def _measure_energy(self, full: FullTier, values: Array, start: int, errors: Doubles) -> None:
         with np.errstate(invalid="ignore"):  # a signalling NaN
             ref = np.array(values, np.float64)
-        self._add_products("rr", ref, ref, errors)
-        self._add_products("re", ref, errors, errors)
-        if self.width >= MIN_RANKED_WIDTH:
-            rank.rank_samples(
-                ref, errors, self.width, start, self.ordinals,
-                full.rank_undefined, full.rank_at, full.rank,
-            )  # fmt: skip
+        if self.width < MIN_RANKED_WIDTH:
+            self._add_products("rr", ref, ref, errors)
+            self._add_products("ee", errors, errors, errors)
+            self._add_products("re", ref, errors, errors)
+            return
+        energies = np.empty((3, errors.size // self.width))
+        rank.sum_samples(ref, errors, self.width, energies)
+        rank.rank_samples(
+            energies, energies.shape[1], start, self.ordinals,
+            full.rank_undefined, full.rank_at, full.rank,
+        )  # fmt: skip
+        for name, of_samples in zip(("rr", "ee", "re"), energies, strict=True):
+            into = self.sums[name]
+            into.overflowed += int(np.count_nonzero(~np.isfinite(of_samples)))
+            sums.sum_errors(of_samples, into.chunks)
 
     def _add_products(self, name: str, left: Doubles, right: Doubles, errors: Doubles) -> None:
         into = self.sums[name]

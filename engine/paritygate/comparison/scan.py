@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
+from paritygate.core.dtypes import float_format
 from paritygate.core.tensors import Array
-from paritygate.kernels import elements, grids, scan, sums
+from paritygate.kernels import elements, grids, measures, scan, steps, sums
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.output import MIN_RANKED_WIDTH
 
 Ints = npt.NDArray[np.int64]
 
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
-DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_WHOLE = {np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
 
 
 class Work(Protocol):
@@ -39,15 +42,15 @@ class Scan:
     tiles = 1
 
     def __init__(self, work: Work, full: FullTier | None) -> None:
-        self._chunks = np.zeros((5, sums.CHUNKS), np.int64)
         self._samples = max(1, STRETCH // work.width)
         self._is_worth_it = True
-        self._full = _full(work, full)
-        size = self._samples * work.width
-        self._failing = work.failing.make_room(len(work.ordinals), size)
-        self._room = scan.Room(
-            np.empty(size), np.empty(size), np.empty(size), np.empty(grids.PIECE)
+        self._failing = work.failing.make_room(len(work.ordinals), self._samples * work.width)
+        self._chunks = np.zeros((5, sums.CHUNKS), np.int64)
+        self._sums = scan.Sums(
+            self._chunks[: scan.EE], _room.kept, np.zeros(1, np.int64), _room.errors, _room.terms
         )
+        products = self._chunks[scan.EE :]
+        self._full = None if full is None else _Measures(work, full, self._samples, products)
 
     def not_clean(self, work: Work, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Count what is clean of the samples `[start, stop)`; first and last of the others."""
@@ -57,11 +60,12 @@ class Scan:
         part = slice(start * work.width, stop * work.width)
         states = np.empty(-(-(stop - start) // self._samples), np.uint8)
         scan.scan_floats(
-            work.ref[part], work.cand[part], work.width, start, self._samples, work.ordinals,
-            work.rule, work.found, self._chunks, self._full, self._room, states,
-            self._failing,
+            work.ref[part], work.cand[part], work.width, start, self._samples,
+            work.rule, work.found, self._sums, states, self._failing,
         )  # fmt: skip
         dirty = states == scan.LEFT
+        if self._full is not None:
+            self._full.measure(work, part, start, dirty)
         if not dirty.any():
             return
         self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
@@ -69,11 +73,20 @@ class Scan:
 
     def sum(self, row: int) -> ExactSum:
         """What was summed in a row of `kernels.scan`."""
-        return ExactSum.from_chunks(self._chunks[row])
+        lost = 0 if self._full is None else self._full.lost(row)
+        return ExactSum.from_chunks(self._chunks[row], lost)
 
     def at_limits(self) -> list[int]:
         """Floats have no limits that are counted."""
         return [0, 0, 0, 0]
+
+
+def can_scan(work: Work) -> bool:
+    """Whether both sides are float32 or both are float64, and all finite values have bounds."""
+    dtype, rule = work.cand.dtype, work.rule
+    if work.ref.dtype != dtype or dtype not in _WHOLE:
+        return False
+    return rule.atol + rule.rtol * float_format(dtype.name).largest < math.inf
 
 
 def runs(
@@ -85,14 +98,57 @@ def runs(
         yield start + first * samples, min(start + last * samples, stop)
 
 
-def _full(work: Work, full: FullTier | None) -> scan.Full:
-    is_single = work.cand.dtype == np.float32
-    if full is None:
-        none, steps = np.empty(0, np.int64), np.empty(0, np.uint64)
-        at, rank = np.empty((0, 2), np.int64), np.empty((0, 3))
-        return scan.Full(False, False, is_single, none, at, steps, none, none, rank)
-    is_ranked = work.width >= MIN_RANKED_WIDTH
-    return scan.Full(
-        True, is_ranked, is_single, full.histogram, full.ulp_at, full.ulp,
-        full.rank_undefined, full.rank_at, full.rank,
-    )  # fmt: skip
+class _Measures:
+    """What a scan of the tier "full" measures besides."""
+
+    def __init__(self, work: Work, full: FullTier, samples: int, chunks: Ints) -> None:
+        self._samples, self._tier = samples, full
+        self._lost = np.zeros(3, np.int64)
+        self._full = measures.Full(
+            work.width >= MIN_RANKED_WIDTH, full.histogram, chunks, self._lost,
+            full.rank_undefined, full.rank_at, full.rank,
+        )  # fmt: skip
+        dtype = work.cand.dtype
+        self._bits = work.ref.view(_WHOLE[dtype]), work.cand.view(_WHOLE[dtype])
+        self._floor = _at_least(work.rule.atol, dtype)
+
+    def measure(self, work: Work, part: slice, start: int, dirty: npt.NDArray[np.bool_]) -> None:
+        """Measure the clean stretches of some samples; arguments as of the kernels."""
+        measures.measure_floats(
+            work.ref[part], work.cand[part], work.width, start, self._samples, work.ordinals,
+            dirty, self._full, _room.measures,
+        )  # fmt: skip
+        steps.keep_steps(
+            self._bits[0][part], self._bits[1][part], work.width, start, self._samples,
+            dirty, self._floor, self._tier.ulp_at, self._tier.ulp,
+        )  # fmt: skip
+
+    def lost(self, row: int) -> int:
+        """Terms of a sum that are not finite."""
+        return int(self._lost[row - scan.EE]) if row >= scan.EE else 0
+
+
+def _at_least(floor: float, dtype: np.dtype[Any]) -> int:
+    """Bits of the smallest magnitude of this dtype that is at least `floor`."""
+    with np.errstate(over="ignore", under="ignore"):
+        value = np.asarray(floor, dtype)
+        if float(value) < floor:
+            value = np.nextafter(value, np.asarray(math.inf, dtype))
+    return int(value.view(_WHOLE[dtype]))
+
+
+class _Room(threading.local):
+    """This thread's arrays that kernels write over, made once."""
+
+    def __init__(self) -> None:
+        bins = np.empty(grids.PIECE, np.uint16)
+        piece = [np.empty(grids.PIECE) for _ in range(5)]
+        self.kept = np.empty((2, sums.CHUNKS), np.int64)
+        self.errors, self.terms = piece[:2]
+        self.measures = measures.Room(
+            piece[2], piece[3], piece[4], bins, bins.view(np.uint64),
+            np.zeros(4 << 14, np.int64), np.empty((3, grids.PIECE)), np.empty(24),
+        )  # fmt: skip
+
+
+_room = _Room()

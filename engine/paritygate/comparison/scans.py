@@ -42,6 +42,4 @@ def scan_of(work: Work, full: FullTier | None, *, in_order: bool) -> Scanner | N
         return None
     if work.integer:
         return IntegerScan(work, full)
-    if work.ref.dtype == work.cand.dtype and work.ref.dtype in scan.DTYPES:
-        return scan.Scan(work, full)
-    return None
+    return scan.Scan(work, full) if scan.can_scan(work) else None

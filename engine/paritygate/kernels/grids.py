@@ -41,7 +41,13 @@ def _grid(exponent: int, level: int) -> int:
 
 
 @scalar
-def _anchor(grid: int) -> float:
+def first_grid(exponent: int) -> int:
+    """Exponent of q of the grid that up to `PIECE` terms below 2^exponent are first split on."""
+    return _grid(exponent, 0)
+
+
+@scalar
+def anchor_of(grid: int) -> float:
     """1.5 * 2^52 * q: what is added to it is rounded to a multiple of q."""
     return 1.5 * np.int64((grid + 52 + 1023) << 52).view(np.float64)
 
@@ -57,27 +63,101 @@ def add_errors(
         exponent: less than `HIGHEST`.
         chunks: added to.
         of_magnitudes: added to.
-        room: as large as `errors`; written over.
+        room: as large as `errors` or larger; written over.
     """
-    anchor = _anchor(_grid(exponent, 0))
-    base = np.float64(anchor).view(np.int64)
-    total = magnitude = left = np.int64(0)
-    for k in range(errors.size):
-        near = errors[k] + anchor
-        units = np.float64(near).view(np.int64) - base
-        total += units
-        magnitude += abs(units)
-        left |= np.float64(errors[k] - (near - anchor)).view(np.int64)
+    grid, finer = _grid(exponent, 0), _grid(exponent, 1)
+    total, deep_total, magnitude, deep_magnitude, left = split_errors(
+        errors, anchor_of(grid), anchor_of(finer)
+    )
     if (left << 1) == 0:
-        add_units(chunks, total, _grid(exponent, 0))
-        add_units(of_magnitudes, magnitude, _grid(exponent, 0))
+        add_units(chunks, total, grid)
+        add_units(chunks, deep_total, finer)
+        add_units(of_magnitudes, magnitude, grid)
+        add_units(of_magnitudes, deep_magnitude, finer)
         return
+    terms = room[: errors.size]
     for k in range(errors.size):
-        room[k] = errors[k]
-    add_terms(room, exponent, chunks)
+        terms[k] = errors[k]
+    add_terms(terms, exponent, chunks)
     for k in range(errors.size):
-        room[k] = abs(errors[k])
-    add_terms(room, exponent, of_magnitudes)
+        terms[k] = abs(errors[k])
+    add_terms(terms, exponent, of_magnitudes)
+
+
+@jit
+def split_errors(errors: Doubles, anchor: float, deep: float) -> tuple[int, int, int, int, int]:
+    """Units of errors on two grids, whose anchors are given.
+
+    Returns:
+        Units on the first grid and on the second, those of magnitudes on both, and the bits that
+        are set in what is left.
+    """
+    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    total = deep_total = magnitude = deep_magnitude = left = np.int64(0)
+    for k in range(errors.size):
+        sign = np.float64(errors[k]).view(np.int64) >> 63
+        t = abs(errors[k])
+        near = t + anchor
+        units = np.float64(near).view(np.int64) - base
+        t = t - (near - anchor)
+        magnitude += units
+        total += (units ^ sign) - sign
+        near = t + deep
+        units = np.float64(near).view(np.int64) - deep_base
+        deep_magnitude += units
+        deep_total += (units ^ sign) - sign
+        left |= np.float64(t - (near - deep)).view(np.int64)
+    return int(total), int(deep_total), int(magnitude), int(deep_magnitude), int(left)
+
+
+@jit
+def add_products(
+    left: Doubles, right: Doubles, exponent: int, chunks: Chunks, terms: Doubles
+) -> int:
+    """Add `left * right`, each product rounded to float64, to `chunks` `(CHUNKS,)`.
+
+    Args:
+        left: up to `PIECE` values.
+        right: as many; the products are at most 2^exponent each.
+        exponent: of the largest product.
+        chunks: added to.
+        terms: written over, as large as `left` or larger.
+
+    Returns:
+        Products that are not finite, which are not added.
+    """
+    if exponent < HIGHEST:
+        grid, finer = _grid(exponent, 0), _grid(exponent, 1)
+        total, deep_total, rest = split_products(left, right, anchor_of(grid), anchor_of(finer))
+        if (rest << 1) == 0:
+            add_units(chunks, total, grid)
+            add_units(chunks, deep_total, finer)
+            return 0
+    part = terms[: left.size]
+    for k in range(left.size):
+        part[k] = left[k] * right[k]
+    if exponent < HIGHEST:
+        add_terms(part, exponent, chunks)
+        return 0
+    return add_each(part, chunks)
+
+
+@jit
+def split_products(
+    left: Doubles, right: Doubles, anchor: float, deep: float
+) -> tuple[int, int, int]:
+    """As `split_terms`, of products; what is left is not kept."""
+    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    total = deep_total = rest = np.int64(0)
+    for k in range(left.size):
+        t = left[k] * right[k]
+        near = t + anchor
+        total += np.float64(near).view(np.int64) - base
+        t = t - (near - anchor)
+        near = t + deep
+        deep_total += np.float64(near).view(np.int64) - deep_base
+        rest |= np.float64(t - (near - deep)).view(np.int64)
+    return int(total), int(deep_total), int(rest)
 
 
 @jit
@@ -113,18 +193,33 @@ def add_terms(terms: Doubles, exponent: int, chunks: Chunks) -> None:
     """
     for level in range(0, _GRIDS, 2):
         grid, finer = _grid(exponent, level), _grid(exponent, level + 1)
-        total, deep_total, left = split_terms(terms, _anchor(grid), _anchor(finer))
+        total, deep_total, left = split_terms(terms, anchor_of(grid), anchor_of(finer))
         add_units(chunks, total, grid)
         add_units(chunks, deep_total, finer)
         if (left << 1) == 0:
             return
+    add_each(terms, chunks)
+
+
+@jit
+def add_each(terms: Doubles, chunks: Chunks) -> int:
+    """Add terms of any size to `chunks` `(CHUNKS,)`, one by one.
+
+    Returns:
+        Terms that are not finite, which are not added.
+    """
+    lost = 0
     for k in range(terms.size):
         bits = np.float64(terms[k]).view(np.int64)
         field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
+        if field == 0x7FF:
+            lost += 1
+            continue
         if field > 0:
             mantissa |= 0x10000000000000
             field -= 1
         add_units(chunks, mantissa if bits >= 0 else -mantissa, field + _LOWEST)
+    return lost
 
 
 @scalar

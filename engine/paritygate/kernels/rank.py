@@ -1,4 +1,4 @@
-"""Samples ranked by noise over signal, and by cosine."""
+"""Samples ranked by noise over signal, and by cosine; their energies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,71 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import precedes
+from paritygate.kernels.lanes import LANES, lane_sums
 from paritygate.kernels.scalar import one_minus_cosine
+
+_SMALL = 0.5  # noise over signal below which a cosine is defined
+_ABOVE = 1.0 + 1e-9
+_NORMAL = 1e-290
 
 Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 
 @jit
+def sum_samples(ref: Doubles, errors: Doubles, width: int, energies: Doubles) -> None:
+    """Sums of r^2, e^2 and r*e of each sample, over its finite pairs.
+
+    Element k is added to lane k mod 8, as far as there are eight; the lanes are added in pairs, and
+    what is beyond the last whole eight after them.
+
+    Args:
+        ref: values of these samples.
+        errors: the same, NaN where not both sides are finite.
+        width: elements a sample.
+        energies: written over, `(3, samples)` or wider.
+    """
+    for i in range(errors.size // width):
+        part = slice(i * width, (i + 1) * width)
+        energies[0, i], energies[1, i], energies[2, i] = _energies(ref[part], errors[part])
+
+
+@jit
+def sum_finite(
+    ref: Doubles, errors: Doubles, at: int, width: int, energies: Doubles, lanes: Doubles
+) -> None:
+    """As `sum_samples`, of a piece of some samples; all of its pairs are finite.
+
+    Args:
+        ref: of the piece.
+        errors: the same.
+        at: place of the piece among the elements of these samples, a multiple of eight where a
+            sample goes on; pieces follow each other.
+        width: elements a sample.
+        energies: of the samples that end here.
+        lanes: `(24,)` of the sample that goes on.
+    """
+    stop = at + errors.size
+    for i in range(at // width, (stop - 1) // width + 1):
+        base = i * width
+        if base >= at:
+            for k in range(lanes.size):
+                lanes[k] = 0.0
+        first, last = max(base, at), min(base + width, stop)
+        whole = base + ((last - base) & ~(LANES - 1))
+        lane_sums(ref, errors, first - at, whole - at, lanes)
+        if last == base + width:
+            rr, ee, re = _paired(lanes[:8]), _paired(lanes[8:16]), _paired(lanes[16:])
+            r, e = ref[whole - at : last - at], errors[whole - at : last - at]
+            for k in range(r.size):
+                rr, ee, re = rr + r[k] * r[k], ee + e[k] * e[k], re + r[k] * e[k]
+            energies[0, i], energies[1, i], energies[2, i] = rr, ee, re
+
+
+@jit
 def rank_samples(
-    ref: Doubles,
-    errors: Doubles,
-    width: int,
+    energies: Doubles,
+    samples: int,
     start: int,
     ordinals: Counts,
     undefined: Counts,
@@ -29,37 +83,62 @@ def rank_samples(
 ) -> None:
     """Worst sample by noise over signal, and by 1 - cosine.
 
-    Sums of a sample are over its finite pairs, in eight lanes: see `_energies`. `ref` and `errors`
-    hold the samples of this call, the first of which is number `start`. Rows are (noise over
-    signal, 1 - cosine): `undefined` `(2,)` counts samples, `best_at` `(2,)` is a sample or -1,
-    `best` `(2, 3)` its figure and its sums of r^2 and e^2.
+    Args:
+        energies: `(3, samples)` or wider, of `sum_samples`.
+        samples: how many there are.
+        start: number of the first sample.
+        ordinals: of all samples.
+        undefined: `(2,)` samples that have no figure, added to; rows are (noise over signal,
+            1 - cosine).
+        best_at: `(2,)` a sample or -1.
+        best: `(2, 3)` its figure and its sums of r^2 and e^2.
     """
-    for i in range(errors.size // width):
-        part = slice(i * width, (i + 1) * width)
-        ref_energy, error_energy, cross = _energies(ref[part], errors[part])
-        measurable = 0.0 < ref_energy < math.inf and error_energy < math.inf
-        for row in range(2):
-            figure = math.nan
-            if measurable and row == 0:
-                figure = error_energy / ref_energy
-            elif measurable:
-                figure = one_minus_cosine(ref_energy, error_energy, cross)
-            if figure != figure:
-                undefined[row] += 1
-            elif figure > best[row, 0] or (
-                figure == best[row, 0] and precedes(start + i, best_at[row], ordinals)
-            ):
-                best_at[row] = start + i
-                best[row, 0], best[row, 1], best[row, 2] = figure, ref_energy, error_energy
+    for i in range(samples):
+        rr, ee, re = energies[0, i], energies[1, i], energies[2, i]
+        if not (0.0 < rr < math.inf and ee < math.inf):
+            undefined[0] += 1
+            undefined[1] += 1
+            continue
+        noise = ee / rr
+        _keep(0, noise, start + i, rr, ee, ordinals, undefined, best_at, best)
+        # The sine of the angle is at most the root of the noise, so that 1 - cos <= x/(2 - x).
+        if noise < _SMALL and _ABOVE * noise / (2.0 - noise) < best[1, 0] and best[1, 0] > _NORMAL:
+            continue
+        figure = one_minus_cosine(rr, ee, re)
+        _keep(1, figure, start + i, rr, ee, ordinals, undefined, best_at, best)
+
+
+@scalar
+def _keep(
+    row: int,
+    figure: float,
+    sample: int,
+    rr: float,
+    ee: float,
+    ordinals: Any,
+    undefined: Any,
+    best_at: Any,
+    best: Any,
+) -> None:
+    if figure != figure:
+        undefined[row] += 1
+    elif figure > best[row, 0] or (
+        figure == best[row, 0] and precedes(sample, best_at[row], ordinals)
+    ):
+        best_at[row] = sample
+        best[row, 0], best[row, 1], best[row, 2] = figure, rr, ee
+
+
+@scalar
+def _paired(lanes: Any) -> float:
+    return float(
+        ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6]))
+        + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+    )
 
 
 @scalar
 def _energies(ref: Any, errors: Any) -> tuple[float, float, float]:
-    """Sums of r^2, e^2 and r*e over finite pairs.
-
-    Element k is added to lane k mod 8, so that eight go at once; the lanes are added in pairs, and
-    what is beyond the last whole eight after them.
-    """
     whole = ref.size & ~7
     rr0 = rr1 = rr2 = rr3 = rr4 = rr5 = rr6 = rr7 = 0.0
     ee0 = ee1 = ee2 = ee3 = ee4 = ee5 = ee6 = ee7 = 0.0

@@ -4,8 +4,8 @@ A stretch is clean where every pair is proved finite and within its bounds. It i
 same bits as `elements` and `sums` would; so is one whose pairs are finite but not all within their
 bounds, and its failing samples are kept. Any other is left to these, sample by sample.
 
-What depends on the dtype is short, since every dtype is compiled anew: values are judged, and those
-of clean stretches are widened into float64 for all that follows.
+One pass over a piece finds its largest error, whether any element may fail or be the worst so far,
+and its sums on a guessed grid. Only a piece in which that leaves a question is looked at again.
 """
 
 from __future__ import annotations
@@ -19,59 +19,46 @@ import numpy.typing as npt
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.failing import Failing, keep_failing
-from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_terms, exponent_of
-from paritygate.kernels.rank import rank_samples
-from paritygate.kernels.scalar import (
-    allowed,
-    bin_of,
-    excess,
-    ulp_distance_32,
-    ulp_distance_64,
+from paritygate.kernels.grids import (
+    HIGHEST,
+    PIECE,
+    add_errors,
+    add_units,
+    anchor_of,
+    exponent_of,
+    first_grid,
 )
+from paritygate.kernels.scalar import allowed, excess
 
 CLEAN, FAILING, LEFT = 0, 1, 2  # states of a stretch
-E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of `chunks`
+E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of all sums; here the first two
 _LARGEST = 1.7976931348623157e308
-_INFINITE = 0x7FF0000000000000
+_LOOK = 256  # elements that are looked at element by element where one of them may matter
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
 _SHRUNK = 1.0 - 2.0**-50
+_NORMAL = 1e-290  # ratios below it may be rounded by more than that
 
 Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 
-class Full(NamedTuple):
-    """What only the tier "full" collects.
+class Sums(NamedTuple):
+    """Sums in the making.
 
     Attributes:
-        wanted: whether it is collected at all.
-        ranked: whether samples are wide enough to be ranked.
-        single: whether values are float32, else float64.
-        histogram: `(BINS,)` of |e|.
-        steps_at, steps: as `elements.measure_ulp` has them.
-        rank_undefined, rank_at, rank: as `rank.rank_samples` has them.
+        chunks: `(2, CHUNKS)` sums of e and |e|.
+        kept: as `chunks`; written over.
+        guess: `(1,)` exponent that the errors to come are expected to lie below.
+        errors, room: `(PIECE,)`; written over.
     """
 
-    wanted: bool
-    ranked: bool
-    single: bool
-    histogram: Counts
-    steps_at: Counts
-    steps: npt.NDArray[np.uint64]
-    rank_undefined: Counts
-    rank_at: Counts
-    rank: Doubles
-
-
-class Room(NamedTuple):
-    """A stretch in float64: reference, candidate and errors; and terms of a piece."""
-
-    ref: Doubles
-    cand: Doubles
+    chunks: Counts
+    kept: Counts
+    guess: Counts
     errors: Doubles
-    terms: Doubles
+    room: Doubles
 
 
 @jit
@@ -81,16 +68,13 @@ def scan_floats(
     width: int,
     start: int,
     samples: int,
-    ordinals: Counts,
     rule: Rule,
     found: Found,
-    chunks: Counts,
-    full: Full,
-    room: Room,
+    sums: Sums,
     states: npt.NDArray[np.uint8],
     failing: Failing,
 ) -> None:
-    """Count the clean stretches of some samples.
+    """Count the stretches of some samples, whose ordinals ascend, that are finite throughout.
 
     Args:
         ref: flat values of these samples, of one dtype with those of `cand`.
@@ -98,13 +82,10 @@ def scan_floats(
         width: elements a sample, at least 1.
         start: number of the first sample.
         samples: samples a stretch.
-        ordinals: of all samples; ascending.
-        rule: what is tolerated.
+        rule: what is tolerated; no bound of a finite value of this dtype is infinite.
         found: extremes and classes, added to; extremes so far are of samples before these.
-        chunks: `(5, CHUNKS)` sums of e, |e|, e^2, r^2 and r*e, added to; the last three if full.
-        full: added to.
-        room: written over.
-        states: `(stretches,)` set to `CLEAN`, `FAILING`: counted too, but some elements fail, or
+        sums: added to.
+        states: `(stretches,)` set to `CLEAN`, `FAILING`: counted too, but elements may fail, or
             `LEFT`: nothing was counted.
         failing: samples of these stretches that have failing elements, added to.
     """
@@ -112,56 +93,118 @@ def scan_floats(
     for number in range(states.size):
         base = number * size
         r, c = ref[base : base + size], cand[base : base + size]
-        near = min(found.best_excess[0], _LARGEST) * _SHRUNK
-        top_error, top_ref, beyond, flagged = _judge(r, c, rule.atol, rule.rtol, near)
-        error, largest = np.int64(top_error).view(np.float64), np.int64(top_ref).view(np.float64)
-        is_counted = (
-            error < math.inf
-            and largest < rule.beyond
-            and allowed(largest, rule.atol, rule.rtol) < math.inf
-            and _is_summable(top_error, top_ref, full.wanted)
-        )
-        if not is_counted:
-            states[number] = LEFT
-            continue
         first = start + number * samples
-        states[number] = CLEAN
-        if not (beyond == 0 and error <= rule.cap):
-            states[number] = FAILING
+        if r.size > PIECE:
+            _copy(sums.chunks, sums.kept)
+        state = CLEAN
+        for at in range(0, r.size, PIECE):
+            part = slice(at, at + PIECE)
+            state = max(state, count_piece(r[part], c[part], width, first, at, rule, found, sums))
+            if state == LEFT:
+                if at > 0:
+                    _copy(sums.kept, sums.chunks)
+                break
+        states[number] = state
+        if state != LEFT:
+            found.classes[0, 0] += r.size
+        if state == FAILING:
             _flag(r, c, rule, failing.flags)
             keep_failing(r.size, width, first, rule, failing)
-        wide_ref, wide_cand = room.ref[: r.size], room.cand[: r.size]
-        errors = room.errors[: r.size]
-        _widen(r, wide_ref)
-        _widen(c, wide_cand)
-        _subtract(wide_cand, wide_ref, errors)
-        found.classes[0, 0] += r.size
-        is_near = bool(flagged > 0 and error > 0.0)
-        keep_worst(wide_ref, errors, width, first, error, is_near, rule, found)
-        add_sums(wide_ref, errors, top_error, top_ref, chunks, full.wanted, room.terms)
-        if full.wanted:
-            count_all(errors, full.histogram)
-            keep_steps(wide_ref, wide_cand, width, first, rule.atol, full)
-            if full.ranked:
-                rank_samples(
-                    wide_ref, errors, width, first, ordinals,
-                    full.rank_undefined, full.rank_at, full.rank,
-                )  # fmt: skip
+
+
+@jit
+def count_piece(
+    ref: Numbers,
+    cand: Numbers,
+    width: int,
+    first: int,
+    at: int,
+    rule: Rule,
+    found: Found,
+    sums: Sums,
+) -> int:
+    """Count a piece that is finite.
+
+    Args:
+        ref: up to `PIECE` values.
+        cand: the same of the candidate.
+        width: elements a sample.
+        first: number of the first sample of the stretch.
+        at: place of the piece in the stretch.
+        rule: as of `scan_floats`.
+        found: the same.
+        sums: the same.
+
+    Returns:
+        `CLEAN`, `FAILING` where an element may fail, or `LEFT` where nothing was added.
+    """
+    atol, rtol, share = _least(rule, found, True)
+    guess = sums.guess[0]
+    grid = first_grid(guess)
+    top, flagged, total, magnitude, left = judge(ref, cand, atol, rtol, share, anchor_of(grid))
+    error, exponent = np.int64(top).view(np.float64), exponent_of(top)
+    if not (error < math.inf and exponent < HIGHEST):
+        return LEFT
+    is_flagged = flagged > 0 and top > 0
+    if is_flagged or error > found.best_error[0] or _is_first(found):
+        _look(ref, cand, width, first, at, error, rule, found, sums.room)
+    if exponent <= guess and (left << 1) == 0:
+        add_units(sums.chunks[E], total, grid)
+        add_units(sums.chunks[ABS_E], magnitude, grid)
+    else:
+        errors = sums.errors[: ref.size]
+        for k in range(ref.size):
+            errors[k] = np.float64(cand[k]) - np.float64(ref[k])
+        add_errors(errors, exponent, sums.chunks[E], sums.chunks[ABS_E], sums.room)
+        sums.guess[0] = exponent + 1 if exponent > guess else exponent
+    return FAILING if is_flagged or not error <= rule.cap else CLEAN
 
 
 @scalar
-def _judge(ref: Any, cand: Any, atol: float, rtol: float, near: float) -> Any:
-    """Bits of the largest |e| and |r|; elements out of bounds; those that may be the worst."""
-    top_error = top_ref = failing = flagged = np.int64(0)
+def _is_first(found: Any) -> bool:
+    return bool(found.best_at[0, 0] < 0 or found.best_at[1, 0] < 0)
+
+
+@scalar
+def _least(rule: Any, found: Any, is_good: bool) -> tuple[float, float, float]:
+    """Tolerances and a share of the bound: an error that is proved below it isn't the worst so far.
+
+    If `is_good`, it is within its bound too. Where the bound is the same for all elements, only a
+    larger error has a larger excess: of equal ones, frequent where values are coarse, the first
+    was kept.
+    """
+    if rule.rtol == 0.0:
+        best = min(found.best_error[1], rule.atol) if is_good else found.best_error[1]
+        return np.int64(np.float64(best).view(np.int64) + 1).view(np.float64), 0.0, 1.0
+    best = min(found.best_excess[0], 1.0 if is_good else _LARGEST)
+    return rule.atol, rule.rtol, best * _SHRUNK if best > _NORMAL else 0.0
+
+
+@jit
+def judge(
+    ref: Numbers, cand: Numbers, atol: float, rtol: float, share: float, anchor: float
+) -> tuple[int, int, int, int, int]:
+    """Look at a piece as a whole.
+
+    Returns:
+        Bits of the largest |e|, those above inf for a NaN; elements whose error isn't proved below
+        that share of its bound; units of e and of |e| on the grid of `anchor`, and the bits that
+        are set in what is left of e.
+    """
+    base = np.float64(anchor).view(np.int64)
+    top = flagged = total = magnitude = left = np.int64(0)
     for k in range(ref.size):
         r = np.float64(ref[k])
-        error = abs(np.float64(cand[k]) - r)
-        top_error = max(top_error, np.float64(error).view(np.int64))
-        top_ref = max(top_ref, np.float64(abs(r)).view(np.int64))
-        bound = allowed(r, atol, rtol)
-        failing += np.int64(not error <= bound)
-        flagged += np.int64(error >= near * bound)
-    return top_error, top_ref, failing, flagged
+        e = np.float64(cand[k]) - r
+        error = abs(e)
+        top = max(top, np.float64(error).view(np.int64))
+        flagged += np.int64(not error < share * allowed(r, atol, rtol))
+        near = e + anchor
+        units = np.float64(near).view(np.int64) - base
+        total += units
+        magnitude += abs(units)
+        left |= np.float64(e - (near - anchor)).view(np.int64)
+    return int(top), int(flagged), int(total), int(magnitude), int(left)
 
 
 @scalar
@@ -179,156 +222,72 @@ def _flag(ref: Any, cand: Any, rule: Any, flags: Any) -> None:
         flags[k] = 0
 
 
-@scalar
-def _widen(values: Any, into: Any) -> None:
-    for k in range(values.size):
-        into[k] = np.float64(values[k])
+@jit
+def _look(
+    ref: Numbers,
+    cand: Numbers,
+    width: int,
+    first: int,
+    at: int,
+    error: float,
+    rule: Rule,
+    found: Found,
+    room: Doubles,
+) -> None:
+    """Keep the largest error and the worst excess of a piece, whose largest error is given.
 
-
-@scalar
-def _subtract(cand: Any, ref: Any, into: Any) -> None:
-    for k in range(ref.size):
-        into[k] = cand[k] - ref[k]
-
-
-@scalar
-def _is_summable(top_error: int, top_ref: int, full: bool) -> bool:
-    """Whether every term is finite and every grid lies within float64."""
-    if top_error >= _INFINITE or top_ref >= _INFINITE:
-        return False
-    most = exponent_of(top_error)
-    if full:
-        most = 2 * max(most, exponent_of(top_ref))
-    return bool(most < HIGHEST)
+    Extremes of a stretch that is left in the end are kept too: its samples are judged again one by
+    one, which finds the same.
+    """
+    atol, rtol, share = _least(rule, found, False)
+    # No bound is below that of zero.
+    is_small = error < share * allowed(0.0, atol, rtol) and error <= found.best_error[0]
+    if is_small and not _is_first(found):
+        return
+    wide, errors = room[:_LOOK], room[_LOOK : 2 * _LOOK]
+    for base in range(0, ref.size, _LOOK):
+        r, c = ref[base : base + _LOOK], cand[base : base + _LOOK]
+        atol, rtol, share = _least(rule, found, False)
+        top, flagged, _, _, _ = judge(r, c, atol, rtol, share, 1.0)
+        is_larger = np.int64(top).view(np.float64) > found.best_error[0]
+        if not (is_larger or (flagged > 0 and top > 0) or _is_first(found)):
+            continue
+        for k in range(r.size):
+            wide[k] = np.float64(r[k])
+            errors[k] = np.float64(c[k]) - wide[k]
+        keep_worst(wide[: r.size], errors[: r.size], width, first, at + base, rule, found)
 
 
 @jit
 def keep_worst(
-    ref: Doubles,
-    errors: Doubles,
-    width: int,
-    first: int,
-    top: float,
-    is_near: bool,
-    rule: Rule,
-    found: Found,
+    ref: Doubles, errors: Doubles, width: int, first: int, at: int, rule: Rule, found: Found
 ) -> None:
-    """Keep the largest error and the worst excess of a clean stretch, if they outrank the best.
+    """Keep the largest error and the worst excess, the first one of those that tie.
 
     Args:
-        ref: of the stretch.
-        errors: the same.
+        ref: some elements of a stretch.
+        errors: the same, all finite.
         width: elements a sample.
-        first: number of its first sample.
-        top: largest |e|.
-        is_near: whether an excess may be as bad as the worst so far.
+        first: number of the first sample of the stretch.
+        at: place of the first element in the stretch.
         rule: what is tolerated.
-        found: extremes, of samples before these.
+        found: extremes, of elements before these.
     """
-    if top > found.best_error[0] or found.best_at[0, 0] < 0:
-        for k in range(errors.size):
-            if abs(errors[k]) == top:
-                found.best_error[0] = top
-                found.best_at[0, 0], found.best_at[0, 1] = first + k // width, k % width
-                break
-    if not (is_near or found.best_at[1, 0] < 0):
-        return
-    ratio, error, at = found.best_excess[0], found.best_error[1], -1
-    if found.best_at[1, 0] < 0:
-        ratio = error = -1.0
+    best_at, best_error, best_excess = found.best_at, found.best_error, found.best_excess
     for k in range(errors.size):
-        own = abs(errors[k])
-        x = excess(own, allowed(ref[k], rule.atol, rule.rtol))
-        if x > ratio or (x == ratio and own > error):
-            ratio, error, at = x, own, k
-    if at >= 0:
-        found.best_excess[0], found.best_error[1] = ratio, error
-        found.best_at[1, 0], found.best_at[1, 1] = first + at // width, at % width
-
-
-@jit
-def count_all(errors: Doubles, histogram: Counts) -> None:
-    """Count |error| in `histogram`, `(BINS,)`; none is NaN."""
-    for k in range(errors.size):
-        histogram[bin_of(abs(errors[k]))] += 1
+        error = abs(errors[k])
+        if error > best_error[0] or best_at[0, 0] < 0:
+            best_error[0] = error
+            best_at[0, 0], best_at[0, 1] = first + (at + k) // width, (at + k) % width
+        ratio = excess(error, allowed(ref[k], rule.atol, rule.rtol))
+        is_tie = ratio == best_excess[0]
+        if ratio > best_excess[0] or (is_tie and error > best_error[1]) or best_at[1, 0] < 0:
+            best_excess[0], best_error[1] = ratio, error
+            best_at[1, 0], best_at[1, 1] = first + (at + k) // width, (at + k) % width
 
 
 @scalar
-def _steps(ref: float, cand: float, single: bool) -> np.uint64:
-    return ulp_distance_32(ref, cand) if single else ulp_distance_64(ref, cand)
-
-
-@jit
-def keep_steps(
-    ref: Doubles, cand: Doubles, width: int, first: int, floor: float, full: Full
-) -> None:
-    """Keep the largest distances in steps of a stretch, the first one of those that tie.
-
-    Args:
-        ref: of the stretch.
-        cand: the same.
-        width: elements a sample.
-        first: number of its first sample.
-        floor: smallest |ref| of the second kind.
-        full: `steps` and `steps_at`, of samples before these.
-    """
-    single = full.single
-    top = top_above = np.uint64(0)
-    above = np.int64(0)
-    for k in range(ref.size):
-        steps = _steps(ref[k], cand[k], single)
-        is_above = abs(ref[k]) >= floor
-        top = max(top, steps)
-        top_above = max(top_above, steps if is_above else np.uint64(0))
-        above += np.int64(is_above)
-    for row in range(2):
-        lowest = -1.0 if row == 0 else floor
-        best = top if row == 0 else top_above
-        is_new = best > full.steps[row] or full.steps_at[row, 0] < 0
-        if not is_new or (row == 1 and above == 0):
-            continue
-        for k in range(ref.size):
-            if abs(ref[k]) >= lowest and _steps(ref[k], cand[k], single) == best:
-                full.steps[row] = best
-                full.steps_at[row, 0], full.steps_at[row, 1] = first + k // width, k % width
-                break
-
-
-@jit
-def add_sums(
-    ref: Doubles,
-    errors: Doubles,
-    top_error: int,
-    top_ref: int,
-    chunks: Counts,
-    full: bool,
-    room: Doubles,
-) -> None:
-    """Add a clean stretch to its exact sums.
-
-    Args:
-        ref: of the stretch.
-        errors: the same.
-        top_error: bits of the largest |e|.
-        top_ref: bits of the largest |r|.
-        chunks: `(5, CHUNKS)` as of `scan_floats`.
-        full: whether sums of products are wanted.
-        room: written over, `(PIECE,)`.
-    """
-    of_error, of_ref = exponent_of(top_error), exponent_of(top_ref)
-    for at in range(0, ref.size, PIECE):
-        r, e = ref[at : at + PIECE], errors[at : at + PIECE]
-        terms = room[: r.size]
-        if top_error > 0:
-            add_errors(e, of_error, chunks[E], chunks[ABS_E], terms)
-        if full and top_ref > 0:
-            for k in range(r.size):
-                terms[k] = r[k] * r[k]
-            add_terms(terms, 2 * of_ref, chunks[RR])
-        if full and top_error > 0:
-            for k in range(r.size):
-                terms[k] = e[k] * e[k]
-            add_terms(terms, 2 * of_error, chunks[EE])
-            for k in range(r.size):
-                terms[k] = r[k] * e[k]
-            add_terms(terms, of_ref + of_error, chunks[RE])
+def _copy(chunks: Any, into: Any) -> None:
+    for row in range(chunks.shape[0]):
+        for place in range(chunks.shape[1]):
+            into[row, place] = chunks[row, place]

@@ -98,7 +98,9 @@ class OutputTally:
             elements with |ref| >= atol.
         worst_sqnr, worst_cosine: keys (noise over signal), (1 - cosine); `ref` and `cand` are the
             sample's sums of r^2 and e^2.
-        abs_errors, errors, squared_errors, squared_refs, ref_errors: sums of |e|, e, e^2, r^2, r*e.
+        abs_errors, errors, squared_errors, squared_refs, ref_errors: exact sums of |e|, e, e^2,
+            r^2, r*e; the last three of ranked samples are of each sample's own sum, which is
+            rounded as `kernels.rank` says.
         histogram: of |e| (full).
         difference: the first two texts that differ.
     """

@@ -65,9 +65,9 @@ class _Collecting:
         """Of the failing samples; -inf where none of their decisions flipped."""
         widest: Floats = np.full(len(self.picked), -np.inf)
         for decided in self.judged.decided.values():
-            margin, flipped = decided.margin[self.picked], decided.flipped[self.picked]
-            defined = np.where(np.isnan(margin), 0.0, margin)
-            widest = np.where(flipped, np.maximum(widest, defined), widest)
+            rows, margins = decided.flips
+            at = np.searchsorted(self.picked, rows)
+            widest[at] = np.maximum(widest[at], np.where(np.isnan(margins), 0.0, margins))
         return widest
 
     def _tally(self) -> StageTally:
@@ -130,7 +130,7 @@ class _Collecting:
             compared = np.bincount(codes[self.judged.both], minlength=count)
             fails = np.bincount(codes[self.picked], minlength=count)
             flips = {
-                decision: np.bincount(codes[d.flipped], minlength=count)
+                decision: np.bincount(codes[d.flips[0]], minlength=count)
                 for decision, d in self.judged.decided.items()
             }
             tallies[name] = {
@@ -148,8 +148,10 @@ class _Collecting:
             self.judged.samples.ids[self.picked],
             self.rules,
             {
-                name: _told(d.tell(i) for i in self.picked.tolist())
-                for name, d in self.judged.decided.items()
+                name: (told.ref, told.cand)
+                for name, told in (
+                    (name, d.told(self.picked)) for name, d in self.judged.decided.items()
+                )
             },
         )
 
@@ -168,10 +170,10 @@ class _Collecting:
             **self._worst_values(i),
         }
         for name, d in self.judged.decided.items():
-            ref, cand = d.tell(i)
-            values[f"decision.{name}.ref"] = ref
-            values[f"decision.{name}.cand"] = cand
-            values[f"decision.{name}.margin"] = float(d.margin[i])
+            told = d.told(np.array([i]))
+            values[f"decision.{name}.ref"] = told.ref[0]
+            values[f"decision.{name}.cand"] = told.cand[0]
+            values[f"decision.{name}.margin"] = float(told.margin[0])
         tensors = {}
         for prefix, side in (("ref", self.judged.ref), ("cand", self.judged.cand)):
             for name, array in side.outputs.items():
@@ -269,11 +271,6 @@ class _Worst:
             error = np.where(better, own.error, error)
             index = np.where(better, own.index, index)
         return _Worst(list(details), output, excess, error, index)
-
-
-def _told(pairs: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    both = list(pairs)
-    return [ref for ref, _ in both], [cand for _, cand in both]
 
 
 def _abs_error(ref: np.generic, cand: np.generic) -> float:

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 
-from paritygate.comparison.decisions import DecisionDetail
+from paritygate.comparison.decide.detail import AnyDetail, Told
 from paritygate.comparison.groups import Group
-from paritygate.comparison.rows import Floats, Ints, Mask
-
-Tell = Callable[[int], tuple[str, str]]
+from paritygate.comparison.rows import Floats, Ints
 
 
-@dataclass(frozen=True)
 class Decided:
-    """One decision of `n` samples.
+    """One decision of the samples of a block."""
 
-    Attributes:
-        margin: `(n,)` as `DecisionDetail`; NaN where nothing was decided.
-        flipped: `(n,)` whether any decision of the sample differs.
-        tell: index of a sample -> both sides' decision as text; empty where nothing was decided.
-    """
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints | None, AnyDetail]] = []
+        self._told: dict[int, tuple[str, str, float]] = {}
 
-    margin: Floats
-    flipped: Mask
-    tell: Tell
+    def add(self, group: Group, detail: AnyDetail) -> Ints:
+        """Take in what was decided of a group; its samples of which a decision differs."""
+        self._parts.append((group.rows, detail))
+        return _in_block(group.rows, detail.flipped_rows)
 
-    @staticmethod
-    def of(group: Group, detail: DecisionDetail, before: Decided | None, count: int) -> Decided:
-        """What was decided of a group, beside what was of other groups of the block."""
-        if group.rows is None:
-            return Decided(detail.margin, detail.flipped, detail.tell)
-        nothing = Decided(np.full(count, np.nan), np.zeros(count, np.bool_), _nothing)
-        before = before or nothing
-        margin, flipped = before.margin.copy(), before.flipped.copy()
-        margin[group.rows], flipped[group.rows] = detail.margin, detail.flipped
-        places: Ints = np.full(count, -1, np.int64)
-        places[group.rows] = np.arange(len(group.rows))
-        earlier, own = before.tell, detail.tell
+    @property
+    def flips(self) -> tuple[Ints, Floats]:
+        """Samples of which a decision differs, group by group, and the margin of each."""
+        rows = [_in_block(of, detail.flipped_rows) for of, detail in self._parts]
+        margins = [detail.flip_margins for _, detail in self._parts]
+        return np.concatenate(rows), np.concatenate(margins)
 
-        def tell(at: int) -> tuple[str, str]:
-            return own(int(places[at])) if places[at] >= 0 else earlier(at)
+    def told(self, rows: Ints) -> Told:
+        """Some samples' decisions as text, and margins; empty and NaN where nothing was decided."""
+        left = np.array([at for at in rows.tolist() if at not in self._told], np.int64)
+        for of, detail in self._parts if left.size else ():
+            own = left if of is None else left[np.isin(left, of)]
+            found = detail.told(own if of is None else np.searchsorted(of, own))
+            kept = zip(found.ref, found.cand, found.margin.tolist(), strict=True)
+            self._told.update(zip(own.tolist(), kept, strict=True))
+        nothing = "", "", np.nan
+        all_told = [self._told.get(at, nothing) for at in rows.tolist()]
+        return Told(
+            [ref for ref, _, _ in all_told],
+            [cand for _, cand, _ in all_told],
+            np.array([margin for _, _, margin in all_told], np.float64),
+        )
 
-        return Decided(margin, flipped, tell)
 
-
-def _nothing(_at: int) -> tuple[str, str]:
-    return "", ""
+def _in_block(of: Ints | None, rows: Ints) -> Ints:
+    return rows if of is None else of[rows]

@@ -3,67 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.decide.argmax import ArgmaxJudge
-from paritygate.comparison.decide.bands import BandJudge
 from paritygate.comparison.decide.base import (
     Codes,
-    CompareAs,
     Decided,
     Flags,
     Floats,
     choose_compare_as,
-    count,
+    flat,
 )
-from paritygate.comparison.decide.counts import (
-    NO_LABEL,
-    OTHER_LABEL,
-    count_labels,
-    count_pairs,
-    find_extreme,
-    name_pairs,
-)
-from paritygate.comparison.decide.equal import EqualJudge
-from paritygate.comparison.decide.function import Function, FunctionJudge
+from paritygate.comparison.decide.counting import Counting
+from paritygate.comparison.decide.counts import Rows
+from paritygate.comparison.decide.detail import AnyDetail, DecisionDetail, LazyDetail
+from paritygate.comparison.decide.function import Function
+from paritygate.comparison.decide.judges import check_kind, free_judge, ranked_judge
 from paritygate.comparison.decide.layout import lay_out
 from paritygate.comparison.decide.names import truth_lookup, unique_names
-from paritygate.comparison.decide.topk import TopkJudge, pair_places
+from paritygate.comparison.decide.scanned import AT_ONCE, FEWEST
+from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.core.dtypes import dtype_name, widened
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
 from paritygate.tally.decision import UNDEFINED, UNDEFINED_NAME, DecisionTally
-from paritygate.tally.histogram import Histogram
 
 Stats = Literal["gate", "full"]
-Tell = Callable[[int], tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class DecisionDetail:
-    """Decisions of `n` samples.
-
-    Attributes:
-        ref: code of the reference's decision, -1 where undefined: `(n,)`; `(n, k)` of top-k;
-            `(n, each)` or `(n, each, k)` where a sample has several. Codes of free values mean
-            something in their block only.
-        cand: the same for the candidate.
-        margin: `(n,)` absolute margin of the reference; NaN where it is undefined or a free value,
-            inf where nothing finite lies between the score and another decision. Of several
-            decisions the largest of those that flipped, or the smallest of all.
-        flipped: `(n,)` whether any decision of the sample differs under the policy.
-        tell: index of a sample -> both sides' decision as text, of several the one with `margin`.
-    """
-
-    ref: Codes
-    cand: Codes
-    margin: Floats
-    flipped: Flags
-    tell: Tell
+Look = Callable[[Codes], DecisionDetail]
 
 
 class DecisionComparer:
@@ -107,26 +76,24 @@ class DecisionComparer:
         self._dtypes = (ref_dtype, cand_dtype)
         self._shape = tuple(sample_shape)
         compare_as = choose_compare_as(rule, ref_dtype, cand_dtype, where)
-        _check_kind(rule, where)
-        self._free: EqualJudge | FunctionJudge | None = _free_judge(
-            rule, function, self._dtypes, compare_as, where
-        )
+        check_kind(rule, where)
+        self._free = free_judge(rule, function, self._dtypes, compare_as, where)
         self._layout = lay_out(rule, self._shape, where)
-        self._ranked = None if self._free else self._ranked_judge(compare_as, where)
+        self._ranked = (
+            None
+            if self._free
+            else ranked_judge(
+                rule, tolerance, self._dtypes, self._layout.classes, compare_as, where
+            )
+        )
         given = rule.bands.names if rule.bands is not None else rule.labels or rule.ref_labels
         labels = given or [str(index) for index in range(self._layout.classes)]
         self.names = () if self._free is not None else unique_names(labels, where)
         self._truth = truth_lookup(labels)
+        judge = self._free or self._ranked
+        assert judge is not None
+        self._counting = Counting(rule, judge, self.names, stats)
         self._cand_codes = _codes_by_name(rule) if self._free is None else None
-
-    def _ranked_judge(
-        self, compare_as: CompareAs, where: str
-    ) -> BandJudge | ArgmaxJudge | TopkJudge:
-        rule, dtype = self._rule, self._dtypes[0]
-        if rule.bands is not None:
-            return BandJudge(rule, self._tolerance, dtype, compare_as, where)
-        kind = ArgmaxJudge if rule.argmax else TopkJudge
-        return kind(rule, self._layout.classes, self._tolerance, dtype, compare_as)
 
     def truth_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
         """Translate a label column: strings by name, integers by index of the band or class.
@@ -161,7 +128,7 @@ class DecisionComparer:
         ordinals: Codes,
         truth: npt.NDArray[Any] | None = None,
     ) -> tuple[DecisionTally, DecisionDetail]:
-        """Decide every sample on both sides.
+        """Decide every sample on both sides, and keep what was decided.
 
         Args:
             ref: `(n, *sample_shape)` in the reference's dtype.
@@ -173,16 +140,98 @@ class DecisionComparer:
             ValueError: if an array isn't what was announced.
             DecisionError: a user's function raised, or answered something unusable.
         """
+        self._check(ref, cand, ordinals, truth)
+        decided = self._decide(ref, cand, ordinals.size * self._layout.each)
+        flipped = self._flips(decided)
+        detail = self._detail(decided, flipped, ordinals.size)
+        tally = self._counting.count(decided, flipped, self._rows(ordinals), truth)
+        return replace(tally, samples=ordinals.size, flips=detail.flipped_rows.size), detail
+
+    def compare_lazily(
+        self,
+        ref: Array,
+        cand: Array,
+        ordinals: Codes,
+        truth: npt.NDArray[Any] | None = None,
+    ) -> tuple[DecisionTally, AnyDetail]:
+        """The same, but of many samples only what is told of them all is kept.
+
+        Ordinals must be ascending, and both arrays stay as they are while the detail is asked.
+        """
+        self._check(ref, cand, ordinals, truth)
+        rows = ordinals.size * self._layout.each
+        if self._free is not None or rows < FEWEST:
+            return self.compare(ref, cand, ordinals, truth)
+
+        def look(rows: Codes) -> DecisionDetail:
+            return self.compare(ref[rows], cand[rows], ordinals[rows])[1]
+
+        found = self._scan(ref, cand, ordinals, look) if truth is None else None
+        return found or self._in_parts(ref, cand, ordinals, truth, look)
+
+    def _scan(
+        self, ref: Array, cand: Array, ordinals: Codes, look: Look
+    ) -> tuple[DecisionTally, LazyDetail] | None:
+        """Count what is usual at once; None where a scan can't, or would leave most to be done."""
+        if self._cand_codes is not None:
+            return None
+        assert self._ranked is not None
+        sides = self._sides(ref, cand)
+        rows = ordinals.size * self._layout.each
+        scanned = self._ranked.scan(*sides, rows, is_full=self._stats == "full")
+        if scanned is None or 2 * scanned.listed.size > rows:
+            return None
+        tally = self._counting.count_usual(scanned, self._rows(ordinals))
+        flipped, margins = [np.empty(0, np.int64)], [np.empty(0)]
+        for at in range(0, scanned.listed.size, AT_ONCE):
+            listed = scanned.listed[at : at + AT_ONCE]
+            ref_rows, cand_rows = (_picked(side, listed, rows) for side in sides)
+            decided = self._ranked(ref_rows, cand_rows, listed.size)
+            flips = self._flips(decided)
+            here = self._rows(ordinals, listed)
+            tally = tally.merge(self._counting.count(decided, flips, here, None))
+            flipped.append(listed[flips])
+            margins.append(decided.margin[flips])
+        at_row, margin = np.concatenate(flipped), np.concatenate(margins)
+        if self._layout.positions is not None:
+            at_row = np.unique(at_row // self._layout.each)
+            margin = look(at_row).margin
+        tally = replace(tally, samples=ordinals.size, flips=at_row.size)
+        return tally, LazyDetail(at_row, margin, look)
+
+    def _in_parts(
+        self,
+        ref: Array,
+        cand: Array,
+        ordinals: Codes,
+        truth: npt.NDArray[Any] | None,
+        look: Look,
+    ) -> tuple[DecisionTally, LazyDetail]:
+        """Look at every sample, at so many at once that what is made stays in the cache."""
+        step = max(1, AT_ONCE // max(1, self._layout.each))
+        tally, flipped, margins = None, [], []
+        for at in range(0, ordinals.size, step):
+            part = slice(at, at + step)
+            labels = None if truth is None else truth[part]
+            own, detail = self.compare(ref[part], cand[part], ordinals[part], labels)
+            tally = own if tally is None else tally.merge(own)
+            flipped.append(at + detail.flipped_rows)
+            margins.append(detail.flip_margins)
+        assert tally is not None
+        return tally, LazyDetail(np.concatenate(flipped), np.concatenate(margins), look)
+
+    def _rows(self, ordinals: Codes, numbers: Codes | None = None) -> Rows:
+        return Rows(ordinals, self._layout.each, self._layout.positions is not None, numbers)
+
+    def _check(
+        self, ref: Array, cand: Array, ordinals: Codes, truth: npt.NDArray[Any] | None
+    ) -> None:
         for side, values, dtype in zip(("ref", "cand"), (ref, cand), self._dtypes, strict=True):
             self._check_array(side, values, dtype, ordinals.size)
         if truth is not None and truth.shape != ordinals.shape:
             raise ValueError(
                 f"decision {self._rule.name!r}: {truth.size} labels for {ordinals.size} samples"
             )
-        decided = self._decide(ref, cand, ordinals.size * self._layout.each)
-        flipped = self._flips(decided)
-        detail = self._detail(decided, flipped, ordinals.size)
-        return self._tally(decided, flipped, detail, ordinals, truth), detail
 
     def _check_array(self, side: str, values: Array, dtype: str, samples: int) -> None:
         wanted = (samples, *self._shape)
@@ -197,8 +246,11 @@ class DecisionComparer:
         if self._free is not None:
             return self._free(widened(ref), widened(cand), rows)
         assert self._ranked is not None
-        sides = [self._layout.rows(self._transformed(widened(side))) for side in (ref, cand)]
-        return self._by_name(self._ranked(sides[0], sides[1], rows))
+        return self._by_name(self._ranked(*self._sides(ref, cand), rows))
+
+    def _sides(self, ref: Array, cand: Array) -> tuple[Array, Array]:
+        made = [self._layout.rows(self._transformed(widened(side))) for side in (ref, cand)]
+        return made[0], made[1]
 
     def _transformed(self, values: Array) -> Array:
         if self._rule.transform is None:
@@ -266,94 +318,6 @@ class DecisionComparer:
             return UNDEFINED_NAME
         return (decided.texts or self.names)[int(code)]
 
-    def _tally(
-        self,
-        decided: Decided,
-        flipped: Flags,
-        detail: DecisionDetail,
-        ordinals: Codes,
-        truth: npt.NDArray[Any] | None,
-    ) -> DecisionTally:
-        measured = ~np.isnan(decided.margin)
-        lost = flipped & measured
-        has_margins = self._stats == "full" and self._free is None
-        place = {"is_positioned": self._layout.positions is not None}
-        matrix, others = self._matrix(decided)
-        return DecisionTally(
-            kind=self._free.kind if self._free is not None else self._kind,
-            tier=self._stats,
-            samples=ordinals.size,
-            flips=count(detail.flipped),
-            matrix=matrix,
-            tied_ref=decided.tied_ref,
-            tied_cand=decided.tied_cand,
-            at_risk=decided.at_risk,
-            depends_on_compare_as=decided.depends,
-            margins=Histogram.of(decided.margin[measured]) if has_margins else None,
-            margin_min=find_extreme(np.argmin, decided.margin, ordinals, measured, **place),
-            flip_margins=Histogram.of(decided.margin[lost]),
-            flip_margin_min=find_extreme(np.argmin, decided.margin, ordinals, lost, **place),
-            flip_margin_max=find_extreme(np.argmax, decided.margin, ordinals, lost, **place),
-            edges=decided.edges,
-            labels=None if truth is None else self._labels(decided, truth),
-            places=self._rule.topk or 1,
-            transform=self._rule.transform or "",
-            positions=flipped.size,
-            position_flips=count(flipped),
-            other_pairs=others,
-            **place,
-        )
-
-    @property
-    def _kind(self) -> Any:
-        assert self._ranked is not None
-        return self._ranked.kind
-
-    def _matrix(self, decided: Decided) -> tuple[dict[Any, int], int]:
-        if isinstance(self._ranked, TopkJudge):
-            is_ranked = self._ranked.is_ranked
-            return pair_places(decided.ref, decided.cand, is_ranked=is_ranked), 0
-        codes = len(decided.texts or self.names)
-        pairs = count_pairs(decided.ref, decided.cand, codes)
-        return name_pairs(pairs, decided.texts) if self._free is not None else (pairs, 0)
-
-    def _labels(self, decided: Decided, truth: npt.NDArray[Any]) -> Any:
-        if self._free is not None:
-            known = self._free.knows_label(decided)
-            codes = (
-                decided.keys.get(key, OTHER_LABEL) if known(key) else NO_LABEL
-                for key in truth.tolist()
-            )
-            truth = np.fromiter(codes, np.int64, truth.size)
-        return count_labels(decided.ref, decided.cand, truth)
-
-
-def _check_kind(rule: DecisionRule, where: str) -> None:
-    kinds = (rule.bands, rule.argmax or None, rule.topk, rule.equal or None, rule.python)
-    if sum(kind is not None for kind in kinds) != 1:
-        raise ValueError(
-            f"{where}: needs a rule, exactly one of bands, argmax = true, topk, equal = true and "
-            "python"
-        )
-    if rule.bands is not None and rule.labels is not None:
-        raise ValueError(f"{where}: bands are named in the rule itself; remove labels")
-
-
-def _free_judge(
-    rule: DecisionRule,
-    function: Function | None,
-    dtypes: tuple[str, str],
-    compare_as: CompareAs,
-    where: str,
-) -> EqualJudge | FunctionJudge | None:
-    if rule.equal:
-        return EqualJudge(rule, *dtypes, compare_as, where)
-    if rule.python is None:
-        return None
-    if function is None:
-        raise ValueError(f"{where}: the function {rule.python!r} wasn't loaded")
-    return FunctionJudge(rule, function, dtypes[0], compare_as)
-
 
 def _codes_by_name(rule: DecisionRule) -> Codes | None:
     """For each class of the candidate the reference's of the same name; last: undefined."""
@@ -361,6 +325,10 @@ def _codes_by_name(rule: DecisionRule) -> Codes | None:
         return None
     codes = [rule.ref_labels.index(name) for name in rule.cand_labels]
     return np.array([*codes, UNDEFINED], np.int64)
+
+
+def _picked(side: Array, listed: Codes, rows: int) -> Array:
+    return flat(side.reshape(rows, -1)[listed])
 
 
 def _told_places(margin: Floats, flipped: Flags) -> Codes:

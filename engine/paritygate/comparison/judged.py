@@ -194,20 +194,20 @@ class Judged:
         self.constant[output] = _merged(self.constant.get(output), found)
 
     def _decide(self, policy: DecisionRule, decision: DecisionComparer, group: Group) -> None:
-        name, count = policy.name, self.samples.count
+        name = policy.name
         ordinals = group.of(self.samples.ordinals)
         truth = self._truth(policy, decision, group)
         try:
-            tally, decided = decision.compare(group.ref, group.cand, ordinals, truth)
+            tally, detail = decision.compare_lazily(group.ref, group.cand, ordinals, truth)
         except DecisionError as e:
-            self._mark("decision.error", name, group.mask(count))
+            self._mark("decision.error", name, group.mask(self.samples.count))
             error = FirstError(int(ordinals[0]), str(e), len(ordinals))
             subject = f"decision {name}"
             self.errors[subject] = _merged(self.errors.get(subject), error)
             return
         self.tallies[name] = _merged(self.tallies.get(name), tally)
-        self.decided[name] = Decided.of(group, decided, self.decided.get(name), count)
-        self._mark("decision.flip", name, self.decided[name].flipped)
+        flipped = self.decided.setdefault(name, Decided()).add(group, detail)
+        self.marks.add("decision.flip", name, flipped)
 
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer, group: Group) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")

@@ -17,6 +17,7 @@ from paritygate.comparison.decide.base import (
     other_than,
     ranked_as,
 )
+from paritygate.comparison.decide.scanned import Scanned
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
 from paritygate.tally.decision import Kind
@@ -64,6 +65,11 @@ class ArgmaxJudge:
             depends = differing(codes, others)
         risk = None if self._is_transformed else count(at_risk)
         return Decided(*codes, margin, risk, depends, count(ties[0]), count(ties[1]))
+
+    def scan(self, ref: Array, cand: Array, samples: int, *, is_full: bool) -> Scanned | None:
+        """Count what is usual of a block and list the rest; None for scores that can't be."""
+        del ref, cand, samples, is_full
+        return None
 
     def _as(self, compare_as: CompareAs, values: Array) -> Array:
         return ranked_as(compare_as, values, self._ref_dtype)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar, cast
 
 import numpy as np
 
+from paritygate.comparison.decide.band_scan import DTYPES, MOST_EDGES, Rule, scan_bands
 from paritygate.comparison.decide.base import (
     Codes,
     CompareAs,
@@ -17,6 +19,7 @@ from paritygate.comparison.decide.base import (
     narrows,
     other_than,
 )
+from paritygate.comparison.decide.scanned import Scanned
 from paritygate.core.bands import Bands
 from paritygate.core.dtypes import is_float, limits_of, rounded
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -40,6 +43,8 @@ class BandJudge:
         ref_dtype: str,
         compare_as: CompareAs,
         where: str,
+        *,
+        is_one_dtype: bool,
     ) -> None:
         bands = cast(Bands, rule.bands)
         exact = np.array(bands.edges, np.float64)
@@ -53,6 +58,7 @@ class BandJudge:
         self._tie_up = np.array(bands.tie_up, np.bool_)
         self._tolerance = tolerance
         self._is_transformed = rule.transform is not None
+        self._is_scanned = is_one_dtype and not self._is_transformed and exact.size <= MOST_EDGES
 
     def __call__(self, ref: Array, cand: Array, samples: int) -> Decided:
         """Decide both sides of a block; views as `flat` makes them."""
@@ -78,6 +84,21 @@ class BandJudge:
             depends,
             edges=tuple(map(EdgeSides.of, sides.reshape(-1, 3), nearest.reshape(-1, 2))),
         )
+
+    def scan(self, ref: Array, cand: Array, samples: int, *, is_full: bool) -> Scanned | None:
+        """Count what is usual of a block and list the rest; None for scores that can't be."""
+        del samples
+        if not self._is_scanned or ref.dtype not in DTYPES or ref.dtype != cand.dtype:
+            return None
+        return scan_bands(self._scan_rule, ref, cand, is_full=is_full)
+
+    @cached_property
+    def _scan_rule(self) -> Rule:
+        exact, nearest = self._edges["float64"], self._edges["output"]
+        passes = (nearest > exact) | ((nearest == exact) & self._tie_up)
+        switches = (passes != self._tie_up) & ~np.isnan(nearest)
+        edges = self._edges[self._compare_as]
+        return Rule(edges, nearest, self._tie_up, switches, self._tolerance)
 
     def _codes(self, ref: Array, cand: Array, compare_as: CompareAs) -> tuple[Codes, Codes]:
         from paritygate.kernels import decisions as kernels

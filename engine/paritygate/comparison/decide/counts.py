@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,30 +43,47 @@ def name_pairs(pairs: dict[Pair, int], texts: tuple[str, ...]) -> tuple[dict[Pai
     return bound_pairs(named)
 
 
-def find_extreme(
-    pick: Any, margin: Floats, ordinals: Codes, chosen: Flags, *, is_positioned: bool
-) -> MarginAt | None:
+@dataclass(frozen=True)
+class Rows:
+    """Which decisions the rows of an array are.
+
+    Attributes:
+        ordinals: `(n,)` of all samples.
+        each: decisions of a sample.
+        is_positioned: whether the place within the sample is told.
+        numbers: of each row; None: all, one after the other.
+    """
+
+    ordinals: Codes
+    each: int
+    is_positioned: bool
+    numbers: Codes | None = None
+
+    def place(self, margin: float, rows: Codes) -> MarginAt:
+        """A margin at the first of some rows, in pack order."""
+        numbers = rows if self.numbers is None else self.numbers[rows]
+        of_row = self.ordinals[numbers // self.each]
+        first = int(of_row.min())
+        if not self.is_positioned:
+            return MarginAt(margin, first)
+        return MarginAt(margin, first, int((numbers[of_row == first] % self.each).min()))
+
+
+def find_extreme(pick: Any, margin: Floats, chosen: Flags, rows: Rows) -> MarginAt | None:
     """The smallest or largest of the chosen margins, of equal ones the first in pack order.
 
     Args:
         pick: `np.argmin` or `np.argmax`.
-        margin: `(n * each,)`.
-        ordinals: `(n,)`.
-        chosen: `(n * each,)`.
-        is_positioned: whether the place within the sample is told.
+        margin: `(rows,)`.
+        chosen: `(rows,)`.
+        rows: what they are.
     """
-    rows = np.flatnonzero(chosen)
-    if not rows.size:
+    at = np.flatnonzero(chosen)
+    if not at.size:
         return None
-    margins = margin[rows]
+    margins = margin[at]
     best = margins[pick(margins)]
-    rows = rows[margins == best]
-    each = margin.size // ordinals.size
-    of_row = ordinals[rows // each]
-    first = int(of_row.min())
-    if not is_positioned:
-        return MarginAt(float(best), first)
-    return MarginAt(float(best), first, int((rows[of_row == first] % each).min()))
+    return rows.place(float(best), at[margins == best])
 
 
 def count_labels(ref: Codes, cand: Codes, truth: npt.NDArray[Any]) -> LabelTally:

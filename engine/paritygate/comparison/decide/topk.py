@@ -16,6 +16,7 @@ from paritygate.comparison.decide.base import (
     other_than,
     ranked_as,
 )
+from paritygate.comparison.decide.scanned import Scanned
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
 from paritygate.tally.decision import UNDEFINED, Kind
@@ -78,6 +79,11 @@ class TopkJudge:
         if not self.is_ranked:
             ref, cand = np.sort(ref, axis=1), np.sort(cand, axis=1)
         return np.asarray((ref != cand).any(axis=1))
+
+    def scan(self, ref: Array, cand: Array, samples: int, *, is_full: bool) -> Scanned | None:
+        """Count what is usual of a block and list the rest; None for scores that can't be."""
+        del ref, cand, samples, is_full
+        return None
 
     def _as(self, compare_as: CompareAs, values: Array) -> Array:
         return ranked_as(compare_as, values, self._ref_dtype)

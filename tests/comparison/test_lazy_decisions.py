@@ -1,0 +1,175 @@
+"""What is counted without being kept equals what is decided sample by sample, bit for bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paritygate.comparison import decisions
+from paritygate.comparison.decide import detail as details
+from paritygate.comparison.decisions import DecisionComparer
+from paritygate.core.bands import parse_bands
+from paritygate.core.dtypes import numpy_dtype
+from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.tally.decision import MarginAt
+
+EDGES = (0.2, 0.5, 0.7, 0.8)
+TEXTS = (
+    "no < 0.5 <= yes",
+    "accept < 0.2 <= review <= 0.8 < reject",
+    "a <= 0.2 < b < 0.5 <= c <= 0.7 < d <= 0.8 < e",
+    "no <= 0.7 < yes",
+    "minus < 0 <= plus < 1e30 <= huge",
+    "minus <= 0 < plus",
+    "a < -3e38 <= b < 3e38 <= c",
+)
+SPECIAL = (math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1e-45, -1e-45, 3e38, -3e38, 1e308)
+TOLERANCES = (
+    Tolerance(),
+    Tolerance(1e-6, 1e-6),
+    Tolerance(0.05, 0.0),
+    Tolerance(0.0, 0.4, nonfinite="match"),
+    Tolerance(1e30, 0.999999),
+)
+
+
+@pytest.fixture(autouse=True)
+def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "FEWEST", 1)
+    monkeypatch.setattr(decisions, "AT_ONCE", 1000)
+    monkeypatch.setattr(details, "AT_ONCE", 7)
+
+
+def check_same(comparer, ref, cand, seed=0, truth=None):
+    """Both ways find the same; answers the tally."""
+    ordinals = np.sort(np.random.default_rng(seed).choice(10**6, len(ref), replace=False))
+    ref.flags.writeable = cand.flags.writeable = False
+    tally, detail = comparer.compare(ref, cand, ordinals, truth)
+    lazy, found = comparer.compare_lazily(ref, cand, ordinals, truth)
+    assert lazy.to_json() == tally.to_json()
+    assert lazy == tally
+    np.testing.assert_array_equal(found.flipped_rows, np.flatnonzero(detail.flipped))
+    np.testing.assert_array_equal(found.flip_margins, detail.margin[detail.flipped])
+    rows = np.arange(0, len(ref), max(1, len(ref) // 50))
+    told, lazily = detail.told(rows), found.told(rows)
+    assert (told.ref, told.cand) == (lazily.ref, lazily.cand)
+    np.testing.assert_array_equal(told.margin, lazily.margin)
+    return tally
+
+
+def scores(rng, dtype, count, *, how):
+    """Scores in plenty: anywhere, beside edges, on few values, and special ones."""
+    made = rng.random(count) * rng.choice([1.0, 1.0, 40.0])
+    if how != "anywhere":
+        at = rng.random(count) < rng.choice([0.001, 0.1, 0.9])
+        edge = rng.choice([*EDGES, 0.0], count).astype(dtype)
+        for _ in range(3):
+            way = rng.choice(np.array([-np.inf, 0, np.inf]), count).astype(dtype)
+            edge = np.where(way == 0, edge, np.nextafter(edge, way))
+        made[at] = edge[at]
+    if how == "special":
+        at = rng.random(count) < rng.choice([0.001, 0.3])
+        made[at] = rng.choice(SPECIAL, count)[at]
+    with np.errstate(over="ignore", under="ignore"):
+        return made.astype(dtype)
+
+
+def shaken(rng, ref, *, how):
+    """The same with errors of every size, or none."""
+    cand = ref.copy()
+    at = rng.random(ref.size) < rng.choice([0.0, 0.002, 0.5, 1.0])
+    with np.errstate(all="ignore"):
+        noise = (rng.normal(size=ref.size) * 10.0 ** rng.integers(-9, 0, ref.size)).astype(
+            ref.dtype
+        )
+        cand[at] = (cand + noise)[at].astype(ref.dtype)
+        at = rng.random(ref.size) < rng.choice([0.0, 0.01, 0.5])
+        cand[at] = np.nextafter(cand, rng.choice(EDGES, ref.size).astype(ref.dtype))[at]
+    if how == "special":
+        at = rng.random(ref.size) < rng.choice([0.0, 0.01])
+        cand[at] = rng.choice(SPECIAL[:5], ref.size)[at]
+    return cand
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    dtype=st.sampled_from(["float32", "float64"]),
+    text=st.sampled_from(TEXTS),
+    how=st.sampled_from(["anywhere", "edges", "special"]),
+    tolerance=st.sampled_from(TOLERANCES),
+    compare_as=st.sampled_from(["output", "float64"]),
+    stats=st.sampled_from(["gate", "full"]),
+    count=st.sampled_from([1, 63, 64, 65, 2112, 2113, 5000]),
+    each=st.sampled_from([None, 1, 3]),
+)
+def test_bands(seed, dtype, text, how, tolerance, compare_as, stats, count, each):
+    rng = np.random.default_rng(seed)
+    rule = DecisionRule(
+        "d", "s", bands=parse_bands(text), compare_as=compare_as, elementwise=each is not None
+    )
+    shape = () if each is None else (each,)
+    comparer = DecisionComparer(rule, tolerance, dtype, dtype, shape, stats)
+    ref = scores(rng, np.dtype(dtype), count * math.prod(shape), how=how)
+    cand = shaken(rng, ref, how=how)
+    check_same(comparer, ref.reshape(count, *shape), cand.reshape(count, *shape), seed)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "bool"])
+def test_bands_of_other_dtypes(dtype):
+    rng = np.random.default_rng(3)
+    text = "no < 1 <= yes" if dtype == "bool" else "low < 0 <= mid <= 1 < high"
+    rule = DecisionRule("d", "s", bands=parse_bands(text))
+    comparer = DecisionComparer(rule, Tolerance(0.01), dtype, dtype, (), "full")
+    sides = [rng.integers(-2, 3, 3000).astype(numpy_dtype(dtype)) for _ in range(2)]
+    assert check_same(comparer, *sides).flips > 0
+    assert check_same(comparer, sides[0], sides[0]).flips == 0
+
+
+def test_float16_scores_on_a_rounded_edge_depend_on_compare_as():
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", bands=parse_bands("no < 0.1 <= yes")),
+        Tolerance(), "float16", "float16", (), "full",
+    )  # fmt: skip
+    ref = np.linspace(0, 1, 3001).astype(np.float16)
+    assert float(np.float16(0.1)) < 0.1
+    tally = check_same(comparer, ref, ref)
+    assert tally.depends_on_compare_as == int((ref == np.float16(0.1)).sum()) > 0
+
+
+def test_mixed_dtypes_and_labels():
+    rng = np.random.default_rng(4)
+    rule = DecisionRule("d", "s", bands=parse_bands(TEXTS[1]), compare_as="output")
+    comparer = DecisionComparer(rule, Tolerance(), "float32", "float64", (), "full")
+    check_same(comparer, rng.random(3000).astype(np.float32), rng.random(3000))
+    dtypes = "float16", "float32"
+    comparer = DecisionComparer(rule, Tolerance(), *dtypes, (), "full")
+    beside = [np.linspace(edge - 1e-4, edge + 1e-4, 200) for edge in (0.2, 0.8)]
+    cand = np.concatenate([rng.random(4000), *beside]).astype(np.float32)
+    ref = cand.astype(np.float16)
+    ref[4000:4100] = 0.25
+    check_same(comparer, ref, cand)
+    comparer = DecisionComparer(rule, Tolerance(), "float32", "float32", (), "full")
+    ref = rng.random(3000).astype(np.float32)
+    check_same(comparer, ref, ref + np.float32(0.01), truth=rng.integers(-1, 3, 3000))
+
+
+def test_the_first_of_equal_margins_is_told():
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", bands=parse_bands("no < 0.5 <= yes")),
+        Tolerance(), "float32", "float32", (), "gate",
+    )  # fmt: skip
+    ref = np.full(5000, 0.75, np.float32)
+    ref[[2500, 4500]] = 0.25, 0.75
+    ref[[3000, 4000]] = 0.375, 0.625
+    tally, _ = comparer.compare_lazily(ref, ref, np.arange(5000))
+    assert tally.margin_min == MarginAt(0.125, 3000)
+    tally, _ = comparer.compare_lazily(ref[:3000], ref[:3000], np.arange(3000))
+    assert tally.margin_min == MarginAt(0.25, 0)
+    infinite = np.full(3000, np.inf, np.float32)
+    tally, _ = comparer.compare_lazily(infinite, infinite, np.arange(7, 3007))
+    assert tally.margin_min == MarginAt(math.inf, 7)

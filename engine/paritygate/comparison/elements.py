@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.arrays import frozen, number_at
 from paritygate.comparison.details import NOT_LOOKED, Bits, SampleDetail, Worst
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.looks import worst_floats
@@ -126,7 +127,7 @@ class ElementComparer:
             self,
             self._flat("reference", ref, self.dtypes[0], samples),
             self._flat("candidate", cand, self.dtypes[1], samples),
-            _frozen(np.asarray(ordinals, dtype=np.int64)),
+            frozen(np.asarray(ordinals, dtype=np.int64)),
             self._rule,
             is_lazy=is_lazy,
             in_order=in_order,
@@ -146,8 +147,9 @@ class ElementComparer:
             ref: as given to `compare`.
             cand: as given to `compare`.
         """
-        is_left = detail.worst.of(rows).index == NOT_LOOKED
-        left = rows if is_left.all() else rows[is_left]
+        left = rows
+        if detail.worst.rows.size:
+            left = rows[detail.worst.of(rows).index == NOT_LOOKED]
         if left.size:
             detail.looked_at(self._worst_of(left, ref, cand))
 
@@ -165,8 +167,8 @@ class ElementComparer:
                 f"{dtype.name}{list(shape)}; pass arrays as they were declared"
             )
         if dtype == np.bool_:
-            return _frozen((array.view(np.uint8) != 0).view(np.uint8))
-        return _frozen(np.asarray(array, dtype=dtype))
+            return frozen((array.view(np.uint8) != 0).view(np.uint8))
+        return frozen(np.asarray(array, dtype=dtype))
 
 
 class _Work:
@@ -215,7 +217,7 @@ class _Work:
         """Judge and measure the samples `[start, stop)` one by one."""
         errors = np.empty((stop - start) * self.width)
         part = slice(start * self.width, stop * self.width)
-        ref, cand = _frozen(widened(self.ref[part])), _frozen(widened(self.cand[part]))
+        ref, cand = frozen(widened(self.ref[part])), frozen(widened(self.cand[part]))
         own = self._own(start, stop)
         judge = elements.judge_integers if self.integer else elements.judge_floats
         judge(
@@ -349,7 +351,7 @@ class _Work:
         if sample < 0:
             return None
         place = sample * self.width + index
-        ref, cand = _number(self.ref, place), _number(self.cand, place)
+        ref, cand = number_at(self.ref, place), number_at(self.cand, place)
         return Extreme(keys, int(self.ordinals[sample]), index, ref, cand)
 
     def _worst_sample(self, full: FullTier, row: int) -> Extreme | None:
@@ -380,18 +382,6 @@ def _limits(dtype: str) -> tuple[int, ...]:
     """Smallest and largest number of a dtype that quantised values come in; else nothing."""
     is_narrow = dtype in INTEGERS and numpy_dtype(dtype).itemsize <= _NARROW_BYTES
     return limits_of(dtype) if is_narrow else ()
-
-
-def _number(values: Array, place: int) -> Number:
-    number: Number = widened(values[place : place + 1])[0].item()
-    return number
-
-
-def _frozen(array: Array) -> npt.NDArray[Any]:
-    """A read-only, aligned, C-contiguous 1-D view, copied only where the array isn't like that."""
-    flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
-    flat.setflags(write=False)
-    return flat
 
 
 def _check_denormals() -> None:

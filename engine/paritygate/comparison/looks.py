@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from paritygate.comparison.arrays import frozen
 from paritygate.comparison.details import Worst
 from paritygate.comparison.rows import Ints
 from paritygate.core.dtypes import widened
@@ -11,7 +12,7 @@ from paritygate.core.tensors import Array
 from paritygate.kernels.elements import Rule
 from paritygate.kernels.worst import find_worst
 
-_TILE = 1 << 13  # elements handled at once, so that they stay in the processor's cache in float64
+_TILE = 1 << 11  # elements handled at once, so that their excesses stay in the processor's cache
 
 
 def worst_floats(rows: Ints, ref: Array, cand: Array, rule: Rule) -> Worst:
@@ -23,21 +24,14 @@ def worst_floats(rows: Ints, ref: Array, cand: Array, rule: Rule) -> Worst:
         cand: the same of the candidate.
         rule: what is tolerated.
     """
-    found = Worst(rows, np.empty(len(rows), np.int64), np.empty(len(rows)), np.empty(len(rows)))
-    width = ref[:1].size
-    step = max(1, _TILE // width)
-    wide = np.empty((2, min(step, len(rows)) * width))
-    room = np.empty_like(wide)
-    is_all = len(rows) == len(ref)
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        which = part if is_all else rows[part]
-        index, excess, error = found.index[part], found.excess[part], found.error[part]
-        size = index.size * width
-        with np.errstate(invalid="ignore"):  # a signalling NaN
-            for values, into in ((ref, wide[0]), (cand, wide[1])):
-                into[:size] = widened(values[which]).reshape(-1)
-        find_worst(
-            wide[0][:size], wide[1][:size], width, rule, index, excess, error, (room[0], room[1])
-        )
+    n, width = len(rows), ref[:1].size
+    found = Worst(rows, np.empty(n, np.int64), np.empty(n), np.empty(n))
+    is_all = n == len(ref)
+    ratios, sizes = np.empty((2, max(1, min(n, _TILE // width)) * width))
+    left, right = (frozen(_native(widened(side if is_all else side[rows]))) for side in (ref, cand))
+    find_worst(left, right, width, rule, found.index, found.excess, found.error, ratios, sizes)
     return found
+
+
+def _native(values: Array) -> Array:
+    return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -16,50 +16,76 @@ _WIDE = 16  # elements of a sample from which it pays to go through them three t
 _INFINITE = 0x7FF0000000000000
 _NOWHERE = 0x7FFFFFFFFFFFFFFF
 
+Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 
 @jit
 def find_worst(
-    ref: Doubles,
-    cand: Doubles,
+    ref: Numbers,
+    cand: Numbers,
     width: int,
     rule: Rule,
     at: Counts,
     excesses: Doubles,
     errors: Doubles,
-    room: tuple[Doubles, Doubles],
+    ratios: Doubles,
+    sizes: Doubles,
 ) -> None:
     """Find the worst element of each sample, as `elements` defines it.
 
     Args:
-        ref: `(samples * width,)`.
+        ref: `(samples * width,)` floats.
         cand: the same of the candidate.
         width: elements a sample, at least 1.
         rule: what is tolerated.
         at: `(samples,)` set to the worst element, -1 where no pair is comparable.
         excesses: `(samples,)` set to its excess.
         errors: `(samples,)` set to its error.
-        room: as large as `ref` each; written over.
+        ratios: of at least one sample; written over.
+        sizes: as large; written over.
     """
-    ratios, sizes = room[0][: ref.size], room[1][: ref.size]
-    is_finite = _measure(ref, cand, rule.atol, rule.rtol, ratios, sizes) < _INFINITE
-    if is_finite and width == 1:
+    step = ratios.size // width
+    for first in range(0, at.size, step):
+        last = min(first + step, at.size)
+        r, c = ref[first * width : last * width], cand[first * width : last * width]
+        top = _measure(r, c, rule.atol, rule.rtol, ratios, sizes)
+        _pick(
+            ratios[: r.size], sizes[: r.size], at[first:last],
+            excesses[first:last], errors[first:last], width,
+        )  # fmt: skip
+        if top < _INFINITE:
+            continue
+        for i in range(first, last):
+            low = (i - first) * width
+            own, other = r[low : low + width], c[low : low + width]
+            if _top(own, other) >= _INFINITE:
+                part = slice(low, low + width)
+                at[i], excesses[i], errors[i] = _look(own, other, ratios[part], sizes[part], rule)
+
+
+@jit
+def _pick(
+    ratios: Doubles, sizes: Doubles, at: Counts, excesses: Doubles, errors: Doubles, width: int
+) -> None:
+    """Pick the worst element of each sample, all of whose values are finite."""
+    if width == 1:
         for i in range(at.size):
-            at[i], excesses[i], errors[i] = 0, ratios[i], sizes[i]
+            at[i] = 0
+            excesses[i] = ratios[i]
+        for i in range(at.size):
+            errors[i] = sizes[i]
         return
     for i in range(at.size):
         low, high = i * width, i * width + width
-        r, c = ref[low:high], cand[low:high]
-        if not is_finite and _top(r, c) >= _INFINITE:
-            at[i], excesses[i], errors[i] = _look(r, c, ratios[low:high], sizes[low:high], rule)
-            continue
         if width < _WIDE:
             j = _largest(ratios[low:high], sizes[low:high])
         else:
             j = _largest_of_many(ratios[low:high], sizes[low:high])
-        at[i], excesses[i], errors[i] = j, ratios[low + j], sizes[low + j]
+        at[i] = j
+        if j >= 0:
+            excesses[i], errors[i] = ratios[low + j], sizes[low + j]
 
 
 @scalar
@@ -67,9 +93,8 @@ def _measure(ref: Any, cand: Any, atol: float, rtol: float, ratios: Any, sizes: 
     """Excess and |e| of each pair; bits of the largest |value| of both sides."""
     top = np.int64(0)
     for k in range(ref.size):
-        r, c = ref[k], cand[k]
-        top = max(top, _bits(r))
-        top = max(top, _bits(c))
+        r, c = np.float64(ref[k]), np.float64(cand[k])
+        top = max(top, max(_bits(r), _bits(c)))
         error = abs(c - r)
         sizes[k] = error
         ratios[k] = excess(error, allowed(r, atol, rtol))
@@ -85,8 +110,7 @@ def _bits(value: float) -> np.int64:
 def _top(ref: Any, cand: Any) -> int:
     top = np.int64(0)
     for k in range(ref.size):
-        top = max(top, _bits(ref[k]))
-        top = max(top, _bits(cand[k]))
+        top = max(top, max(_bits(np.float64(ref[k])), _bits(np.float64(cand[k]))))
     return int(top)
 
 
@@ -123,7 +147,7 @@ def _look(ref: Any, cand: Any, ratios: Any, sizes: Any, rule: Any) -> tuple[int,
     """Of a sample with values that are not finite: a failing one goes before all others."""
     ratio, size, at = -1.0, -1.0, -1
     for j in range(ref.size):
-        ref_class, cand_class = class_of(ref[j]), class_of(cand[j])
+        ref_class, cand_class = class_of(np.float64(ref[j])), class_of(np.float64(cand[j]))
         if ref_class != FINITE or cand_class != FINITE:
             if nonfinite_bit(ref_class, cand_class, rule) != 0:
                 return j, math.inf, math.inf

@@ -1,0 +1,25 @@
+"""Arrays as kernels take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.core.dtypes import widened
+from paritygate.core.tensors import Array
+from paritygate.tally.extremes import Number
+
+
+def frozen(array: Array) -> npt.NDArray[Any]:
+    """A read-only, aligned, C-contiguous 1-D view, copied only where the array isn't like that."""
+    flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
+    flat.setflags(write=False)
+    return flat
+
+
+def number_at(values: Array, place: int) -> Number:
+    """One of flat values, as a number of Python."""
+    number: Number = widened(values[place : place + 1])[0].item()
+    return number

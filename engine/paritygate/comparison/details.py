@@ -107,6 +107,16 @@ class SampleDetail:
         whole.put(worst)
         self.worst = whole
 
+    def beside(self, rows: Ints, part: SampleDetail) -> SampleDetail:
+        """This and what was found out about the samples `rows`, but for their worst elements."""
+        if not len(part.rows):
+            return self
+        merged = np.concatenate([self.rows, rows[part.rows]])
+        order = np.argsort(merged, kind="stable")
+        bits = np.concatenate([self.bits, part.bits])[order]
+        counts = np.concatenate([self.counts, part.counts])[order]
+        return SampleDetail(self.samples, merged[order], bits, counts)
+
     @staticmethod
     def joined(parts: Sequence[tuple[Ints, SampleDetail]], samples: int) -> SampleDetail:
         """Of a block of `samples`, of which each part has some: their numbers and their results."""

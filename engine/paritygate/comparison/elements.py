@@ -11,6 +11,7 @@ import numpy.typing as npt
 from paritygate.comparison.arrays import frozen, number_at
 from paritygate.comparison.details import NOT_LOOKED, Bits, SampleDetail, Worst
 from paritygate.comparison.found import FailingSamples
+from paritygate.comparison.left import Left, picked
 from paritygate.comparison.looks import worst_floats
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
 from paritygate.comparison.scans import scan_of
@@ -123,20 +124,54 @@ class ElementComparer:
         """
         _check_denormals()
         samples = len(ordinals)
-        work = _Work(
-            self,
+        return self._judge(
             self._flat("reference", ref, self.dtypes[0], samples),
             self._flat("candidate", cand, self.dtypes[1], samples),
             frozen(np.asarray(ordinals, dtype=np.int64)),
-            self._rule,
             is_lazy=is_lazy,
             in_order=in_order,
         )
+
+    def _judge(
+        self,
+        ref: Array,
+        cand: Array,
+        ordinals: Ints,
+        *,
+        is_lazy: bool,
+        in_order: bool,
+        is_part: bool = False,
+    ) -> tuple[OutputTally, SampleDetail]:
+        work = _Work(self, ref, cand, ordinals, self._rule, is_lazy=is_lazy, in_order=in_order)
+        samples = len(ordinals)
         tile = _TILE if work.scan is None else _TILE * work.scan.tiles
         for start in range(0, samples, step := max(1, tile // max(1, self.width))):
             work.add(start, min(start + step, samples))
         detail = work.detail()
-        return work.tally(detail), detail
+        tally = work.tally(detail)
+        if work.left.samples:
+            tally, detail = self._judge_left(work, tally, detail, can_split=not is_part)
+        return tally, detail
+
+    def _judge_left(
+        self, work: _Work, tally: OutputTally, detail: SampleDetail, *, can_split: bool
+    ) -> tuple[OutputTally, SampleDetail]:
+        """Judge what the scan left: first whatever can be scanned without its neighbours."""
+        left = work.left
+        is_split = can_split and not self.integer
+        for rows, is_lazy in (
+            left.split(work.ref, work.cand, self._rule) if is_split else left.whole()
+        ):
+            part, found = self._judge(
+                picked(work.ref, rows, self.width),
+                picked(work.cand, rows, self.width),
+                frozen(work.ordinals[rows]),
+                is_lazy=is_lazy,
+                in_order=True,
+                is_part=True,
+            )
+            tally, detail = tally.merge(part), detail.beside(rows, found)
+        return tally, detail
 
     def look_at(self, detail: SampleDetail, rows: Ints, ref: Array, cand: Array) -> None:
         """Look for the worst elements of samples that were left without.
@@ -193,6 +228,7 @@ class _Work:
         self.limits = comparer.limits
         self.at_limits = [0, 0, 0, 0]
         self.failing = FailingSamples()
+        self.left = Left(self.width)
         self.per_sample = None if is_lazy else _room(samples)
         self.found = elements.Found(
             classes=np.zeros((4, 4), np.int64),
@@ -211,7 +247,7 @@ class _Work:
             self.judge(start, stop)
             return
         for first, last in self.scan.not_clean(self, start, stop):
-            self.judge(first, last)
+            self.left.add(first, last)
 
     def judge(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)` one by one."""
@@ -304,7 +340,7 @@ class _Work:
 
     def tally(self, detail: SampleDetail) -> OutputTally:
         """The statistics of all samples."""
-        samples, rules = detail.samples, detail.bits
+        samples, rules = detail.samples - self.left.samples, detail.bits
         above, below = self.sums["e"].split()
         at, error = self.found.best_at, self.found.best_error.tolist()
         return OutputTally(

@@ -1,0 +1,53 @@
+"""Samples that can be counted as a whole: all values are finite and of an ordinary size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels.elements import Rule
+from paritygate.kernels.scalar import allowed
+
+Numbers = npt.NDArray[Any]
+
+
+@jit
+def find_uncountable(
+    ref: Numbers, cand: Numbers, width: int, rule: Rule, into: npt.NDArray[np.bool_]
+) -> None:
+    """Say of each sample whether it has to be judged element by element.
+
+    Args:
+        ref: `(samples * width,)` floats.
+        cand: the same of the candidate.
+        width: elements a sample, at least 1.
+        rule: what is tolerated.
+        into: `(samples,)` set.
+    """
+    if width == 1:
+        for i in range(into.size):
+            into[i] = not _is_countable(_bits(ref[i]), _bits(cand[i]), rule)
+        return
+    for i in range(into.size):
+        r, c = ref[i * width : i * width + width], cand[i * width : i * width + width]
+        top_ref = top_cand = np.int64(0)
+        for k in range(width):
+            top_ref = max(top_ref, _bits(r[k]))
+            top_cand = max(top_cand, _bits(c[k]))
+        into[i] = not _is_countable(top_ref, top_cand, rule)
+
+
+@scalar
+def _bits(value: Any) -> Any:
+    return np.float64(abs(np.float64(value))).view(np.int64)
+
+
+@scalar
+def _is_countable(ref_bits: Any, cand_bits: Any, rule: Any) -> Any:
+    ref, cand = np.int64(ref_bits).view(np.float64), np.int64(cand_bits).view(np.float64)
+    bound = allowed(ref, rule.atol, rule.rtol)
+    return (ref < rule.beyond) & (ref < math.inf) & (cand < math.inf) & (bound < math.inf)

@@ -21,7 +21,7 @@ from paritygate.tally.output import MIN_RANKED_WIDTH
 Ints = npt.NDArray[np.int64]
 
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
-_WHOLE = {np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
+_WHOLE = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
 
 
 class Work(Protocol):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels.typed import subtract
 
 Bits = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -28,7 +29,7 @@ def keep_steps(
     """Keep the largest distances of clean stretches, the first one of those that tie.
 
     Args:
-        ref: bits of these samples, uint32 of float32 or uint64 of float64.
+        ref: bits of these samples, int32 of float32 or int64 of float64.
         cand: the same of the candidate.
         width: elements a sample.
         start: number of the first sample; ordinals ascend.
@@ -39,8 +40,7 @@ def keep_steps(
         best: `(2,)` the same.
     """
     size = samples * width
-    whole = ref.dtype.type
-    at_least = whole(floor)
+    mask = (1 << (8 * ref.itemsize - 1)) - 1
     for number in range(dirty.size):
         if dirty[number]:
             continue
@@ -49,52 +49,56 @@ def keep_steps(
         top, top_above, largest = _largest(r, c, floor)
         for row in range(2):
             steps = top if row == 0 else top_above
-            is_new = np.uint64(steps) > best[row] or best_at[row, 0] < 0
-            if not is_new or (row == 1 and largest < at_least):
+            is_new = steps > best[row] or best_at[row, 0] < 0
+            if not is_new or (row == 1 and largest < floor):
                 continue
-            lowest = whole(0) if row == 0 else at_least
+            lowest = 0 if row == 0 else floor
             for k in range(r.size):
-                is_in = _magnitude(r[k], whole, ref.itemsize) >= lowest
-                if is_in and _distance(r[k], c[k], whole, ref.itemsize) == steps:
-                    best[row] = np.uint64(steps)
+                if _magnitude(r[k], mask) >= lowest and _distance(r[k], c[k], mask) == steps:
+                    best[row] = steps
                     best_at[row, 0] = start + number * samples + k // width
                     best_at[row, 1] = k % width
                     break
 
 
 @scalar
-def _largest(ref: Any, cand: Any, floor: int) -> Any:
+def _largest(ref: Any, cand: Any, floor: int) -> tuple[np.uint64, np.uint64, int]:
     """Largest distance, the largest where |ref| reaches the floor, and the largest |ref|.
 
     In numbers as wide as the bits, so that as many go at once as can.
     """
     whole = ref.dtype.type
+    digits = 8 * ref.itemsize - 1
+    mask, flip = whole((1 << digits) - 1), whole(-1 << digits)
     at_least = whole(floor)
-    top = top_above = largest = whole(0)
+    largest = whole(0)
+    top = top_above = flip  # an unsigned number whose first bit is flipped is ordered as a signed
     for k in range(ref.size):
-        magnitude = _magnitude(ref[k], whole, ref.itemsize)
-        steps = _distance(ref[k], cand[k], whole, ref.itemsize)
+        magnitude, cand_magnitude = whole(ref[k] & mask), whole(cand[k] & mask)
+        sign, cand_sign = whole(ref[k] >> digits), whole(cand[k] >> digits)
+        place = subtract(whole(magnitude ^ sign), sign)
+        cand_place = subtract(whole(cand_magnitude ^ cand_sign), cand_sign)
+        apart = subtract(max(place, cand_place), min(place, cand_place))
+        steps = whole(apart ^ flip)
         largest = max(largest, magnitude)
         top = max(top, steps)
-        top_above = max(top_above, steps if magnitude >= at_least else whole(0))
-    return top, top_above, largest
+        top_above = max(top_above, steps if magnitude >= at_least else flip)
+    return _unsigned(top ^ flip, digits), _unsigned(top_above ^ flip, digits), int(largest)
 
 
 @scalar
-def _magnitude(bits: Any, whole: Any, size: int) -> Any:
-    return whole(bits & whole((1 << (8 * size - 1)) - 1))
+def _unsigned(bits: Any, digits: int) -> np.uint64:
+    whole = np.uint64(bits)
+    return whole & np.uint64(0xFFFFFFFF) if digits < 32 else whole
 
 
 @scalar
-def _place(bits: Any, whole: Any, size: int) -> Any:
-    """Place among the finite numbers of a dtype, the lowest first and both zeros at one."""
-    digits = 8 * size - 1
-    negative = whole(whole(0) - whole(bits >> whole(digits)))
-    signed = whole(whole(_magnitude(bits, whole, size) ^ negative) - negative)
-    return whole(whole(1 << digits) + signed)
+def _magnitude(bits: Any, mask: int) -> np.int64:
+    return np.int64(np.int64(bits) & mask)
 
 
 @scalar
-def _distance(ref: Any, cand: Any, whole: Any, size: int) -> Any:
-    place, cand_place = _place(ref, whole, size), _place(cand, whole, size)
-    return whole(max(place, cand_place) - min(place, cand_place))
+def _distance(ref: Any, cand: Any, mask: int) -> np.uint64:
+    place, cand_place = _magnitude(ref, mask), _magnitude(cand, mask)
+    place, cand_place = (place if ref >= 0 else -place), (cand_place if cand >= 0 else -cand_place)
+    return np.uint64(max(place, cand_place)) - np.uint64(min(place, cand_place))

@@ -5,13 +5,26 @@ Numba widens integers to 64 bits, which leaves eight to a register. Integers wra
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from numba.extending import intrinsic
 
+from paritygate.kernels._cache import config
+
+_PLAIN: Any = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "or_": operator.or_,
+    "xor": operator.xor,
+    "fadd": operator.add,
+}
+
 
 def _binary(name: str, **options: Any) -> Any:
     """One instruction on two operands of one type."""
+    if config.DISABLE_JIT:
+        return _PLAIN[name]
 
     @intrinsic
     def operation(typing_context: Any, left: Any, right: Any) -> Any:

@@ -14,12 +14,13 @@ LOCKED := $(VENV)/.locked
 TORCH := $(VENV)/.torch
 READY := $(VENV)/.ready
 OPENVINO := .venv-openvino/.ready
+PEERS := .venv-bench/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torch openvino nightly lint format bench lock clean
+.PHONY: help demo test torch openvino nightly lint format bench peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,8 +60,11 @@ format: $(READY) ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure against peers and the hardware limit; BENCH_ARGS="..."
+bench: $(READY) ## measure against baselines and the hardware limit; BENCH_ARGS="..."
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+peers: $(PEERS) ## measure other tools beside this one, from .venv-bench; BENCH_ARGS="--quick"
+	.venv-bench/bin/python bench/peers/run.py $(BENCH_ARGS)
 
 lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer versions
 	$(UV) pip compile pyproject.toml requirements/build.in \
@@ -81,9 +85,14 @@ lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer version
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/openvino.txt $(LOCK_ARGS)
+	$(UV) pip compile pyproject.toml requirements/build.in requirements/bench.in \
+	  --constraint requirements/constraints.in --constraint requirements/torch.txt \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/bench.txt $(LOCK_ARGS)
 
 clean: ## remove the environment, builds and caches; run folders stay
-	rm -rf $(VENV) .venv-openvino .venv-lock dist build
+	rm -rf $(VENV) .venv-openvino .venv-bench .venv-lock dist build
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name .git -prune -o -type d \( -name __pycache__ -o -name .numba_cache \) -prune \
 	  -exec rm -rf {} +
@@ -115,6 +124,17 @@ $(OPENVINO): requirements/openvino.txt
 	@.venv-openvino/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes -r requirements/openvino.txt
 	@.venv-openvino/bin/python -c 'import onnxruntime; onnxruntime.InferenceSession'
+	@touch $@
+
+$(PEERS): requirements/bench.txt requirements/torch.txt requirements/torch-cpu.txt pyproject.toml
+	@echo "Making .venv-bench from requirements/bench.txt (once, a minute or two) ..." >&2
+	@$(PYTHON) -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements/bench.txt
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes --no-deps -r requirements/torch.txt -r requirements/torch-cpu.txt
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(UV):

@@ -43,7 +43,7 @@ def test_a_file_cut_short_is_refused_wherever_it_is_cut(
 def test_damage_is_refused_or_read_as_another_reader_reads_it(
     tmp_path: Path, container: Container, compression: str, seed: int
 ) -> None:
-    rounds = 400
+    rounds = 200
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.golden.hostile", str(tmp_path), container),
@@ -65,7 +65,7 @@ def test_damage_is_refused_or_read_as_another_reader_reads_it(
 def test_a_damaged_pack_that_is_checked_is_refused_or_read_to_its_end(
     tmp_path: Path, container: Container, compression: str
 ) -> None:
-    rounds = 200
+    rounds = 100
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.golden.hostile_check", str(tmp_path), container),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
+
 from paritygate.comparison.collect import collect
 from paritygate.comparison.comparers import OutputComparer, make_comparer
 from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
+from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Stats, is_float
+
+_WARM_ELEMENTS = 1 << 16
 
 
 class StageComparer:
@@ -56,6 +61,14 @@ class StageComparer:
         self.element_comparer(output, tolerance, ref[0], cand[0], ref[1])
         for rule in self._rules.get(output, ()):
             self.decision_comparer(rule, tolerance, ref[0], cand[0], ref[1])
+
+    def warm_up(self) -> None:
+        """Load or compile what compares clean samples of the outputs that are bound by now."""
+        for comparer in list(self._elements.values()):
+            if isinstance(comparer, ElementComparer) and comparer.width <= _WARM_ELEMENTS:
+                shape = (1, *comparer.sample_shape)
+                ref, cand = (np.ones(shape, dtype) for dtype in comparer.dtypes)
+                comparer.compare(ref, cand, np.zeros(1, np.int64), is_lazy=True)
 
     def compare(self, samples: SampleRows, ref: Side, cand: Side, hint: KeepHint) -> StageResult:
         """Judge one block."""

@@ -85,6 +85,7 @@ class Batch:
         ids: `(valid,)` int64, or object holding str.
         inputs: name -> `(size, *sample_shape)`, C-contiguous, read-only.
         size: rows in each input.
+        last: ordinal of the last sample that counts; -1: whoever made the batch doesn't say.
     """
 
     bucket: int
@@ -94,6 +95,7 @@ class Batch:
     size: int
     ids: npt.NDArray[np.int64] | npt.NDArray[np.object_]
     inputs: Mapping[str, Array]
+    last: int = -1
 
 
 @dataclass(frozen=True, slots=True)

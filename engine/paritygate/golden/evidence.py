@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paritygate.core.errors import GoldenError
 from paritygate.core.text import clean
@@ -63,6 +62,8 @@ def check_marks(path: Path | str, values: Any, row: int) -> None:
     Raises:
         GoldenError: `golden.value`, with the row.
     """
+    import pyarrow.compute as pc
+
     strange = np.flatnonzero(
         pc.is_in(values, pa.array([*_KNOWN, None], pa.string())).to_numpy(zero_copy_only=False) == 0
     )
@@ -129,4 +130,6 @@ def _of_batch(source: Source, number: int, row: int) -> Any:
         raise GoldenError(f"{source.path}: column {KEY!r} holds {kind}; {_WORDS}", "golden.value")
     texts = column.cast(pa.string())
     check_marks(source.path, texts, row)
+    import pyarrow.compute as pc
+
     return pc.equal(texts, pa.scalar(SYNTHETIC)).fill_null(False).to_numpy(zero_copy_only=False)

@@ -19,7 +19,7 @@ from paritygate.golden.bounds import SpreadError, check_unpacked
 
 _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
-_KEPT_BATCHES = 8
+_KEPT_BATCHES = 64  # mapped ones hold no memory; pages of many are let go of at once
 _KEPT_UNPACKED = 2
 _LONGEST_NAME = 1_000
 _DAMAGE = (

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paritygate.golden.bounds import SpreadError
 
@@ -49,6 +48,8 @@ def _costs(array: Any) -> _Costs:
     if isinstance(array, pa.DictionaryArray):
         return _of_indices(array)
     if kind in _TEXTS:
+        import pyarrow.compute as pc
+
         return _masked(
             array, pc.binary_length(array).fill_null(0).to_numpy().astype(np.float64) + 4
         )

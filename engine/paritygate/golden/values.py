@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.golden.columns import ValueFault, first_null
+from paritygate.golden.dtypes import numbers_in
 
 NULL = "(null)"
 
@@ -40,7 +41,7 @@ def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_co
         return strings
     if array.type != pa.int64():
         array = array.cast(pa.int64())
-    numbers: npt.NDArray[np.int64] = array.to_numpy(zero_copy_only=True)
+    numbers: npt.NDArray[np.int64] = numbers_in(array).view(np.int64)
     return numbers
 
 

@@ -53,7 +53,6 @@ class KernelCache:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The function compiled for a signature; None: there is none."""
-        target_context.refresh()
         key = self._key(sig, target_context.codegen())
         try:
             data = self._path(key).read_bytes()

@@ -62,7 +62,8 @@ class Cut:
             if rows > valid:
                 parts = {name: _pad(part, rows) for name, part in parts.items()}
             ids = samples.ids[at : at + valid]
-            yield Batch(block.bucket, number, starts[number], valid, rows, ids, parts)
+            last = int(samples.ordinals[at + valid - 1])
+            yield Batch(block.bucket, number, starts[number], valid, rows, ids, parts, last)
 
 
 def ask(

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
@@ -30,6 +31,20 @@ MERGED_AT_ONCE = 32
 Sink = Callable[[BlockResult], dict[str, KeepHint]]
 
 
+class Driven(NamedTuple):
+    """All blocks, run and compared.
+
+    Attributes:
+        tally: their statistics.
+        kernels_s: seconds in which kernels were loaded, or compiled, before the first of them.
+        blocks_s: wall time of the blocks themselves, reading included.
+    """
+
+    tally: Tally
+    kernels_s: float = 0.0
+    blocks_s: float = 0.0
+
+
 def drive(
     prepared: Prepared,
     blocks: Sequence[Block],
@@ -37,7 +52,7 @@ def drive(
     sink: Sink,
     hints: dict[str, KeepHint],
     observer: Observer,
-) -> Tally:
+) -> Driven:
     """Run all blocks on several threads and merge their tallies.
 
     Args:
@@ -55,7 +70,8 @@ def drive(
     work = _Threads(prepared, blocks, threads, Hints(dict(hints)))
     try:
         work.start()
-        return _collect(work, prepared, blocks, sink, observer)
+        tally = _collect(work, prepared, blocks, sink, observer)
+        return work.driven(tally)
     except KeyboardInterrupt:
         raise Interrupted("interrupted; no verdict") from None
     finally:
@@ -148,6 +164,8 @@ class _Threads:
         self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
+        self._warming = threading.Lock()
+        self._started = self._warm = 0.0
         self._slots = Slots(threads)
         self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))
         self._threads = [
@@ -160,6 +178,7 @@ class _Threads:
 
     def start(self) -> None:
         """Start all threads."""
+        self._started = time.perf_counter()
         for thread in self._threads:
             thread.start()
 
@@ -170,6 +189,11 @@ class _Threads:
                 return self._results.get(timeout=0.2)
             except queue.Empty:
                 meanwhile()
+
+    def driven(self, tally: Tally) -> Driven:
+        """All blocks, once they are collected."""
+        warm = self._warm or self._started
+        return Driven(tally, warm - self._started, time.perf_counter() - warm)
 
     def permit(self) -> None:
         """Let the reader go one block further; blocks in flight are bounded by the permits."""
@@ -217,7 +241,16 @@ class _Threads:
             except queue.Full:
                 continue
 
+    def _warm_up(self) -> None:
+        """Let one thread load the kernels; the others wait, as they would for the first block."""
+        with self._warming:
+            if not self._warm:
+                for stage in self._prepared.stages:
+                    stage.warm_up()
+                self._warm = time.perf_counter()
+
     def _work(self) -> None:
+        self._warm_up()
         with Lane(self._prepared, self._shared, self._stop, self._turns) as lane:
             is_more = True
             while is_more and not self._stop.is_set():

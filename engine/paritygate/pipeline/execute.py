@@ -22,7 +22,7 @@ from paritygate.pipeline.collect import Collector
 from paritygate.pipeline.consistency import check_consistency
 from paritygate.pipeline.coverage import range_ends
 from paritygate.pipeline.coverage_summary import describe_coverage
-from paritygate.pipeline.drive import Sink, drive
+from paritygate.pipeline.drive import Driven, Sink, drive
 from paritygate.pipeline.impute import describe_imputed, note_imputed
 from paritygate.pipeline.keeper import Keeper
 from paritygate.pipeline.noise import measure_noise
@@ -148,9 +148,8 @@ def run_prepared(
     keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
     try:
         threads = choose_threads(prepared, options.threads).for_blocks(len(ready.blocks))
-        driving = time.perf_counter()
-        tally = _drive(ready, options, collector, keeper, threads)
-        blocks_s = time.perf_counter() - driving
+        driven = _drive(ready, options, collector, keeper, threads)
+        tally = driven.tally
         checking = time.perf_counter()
         consistency = check_consistency(ready, is_cut=bool(options.cuts))
         checked_s = time.perf_counter() - checking
@@ -183,7 +182,8 @@ def run_prepared(
         "reference_s": _seconds(ready, collector, "reference"),
         "candidate_s": _seconds(ready, collector, "candidate"),
         "compare_s": collector.seconds.compare,
-        "blocks_s": blocks_s,
+        "blocks_s": driven.blocks_s,
+        "kernels_s": driven.kernels_s,
         "consistency_s": checked_s,
         **({"noise_s": noise_s} if noise.is_asked else {}),
         **({"probes_s": probes_s} if probes.is_asked else {}),
@@ -236,10 +236,10 @@ def _drive(
     collector: Collector,
     keeper: Keeper | None,
     threads: Threads,
-) -> Tally:
+) -> Driven:
     prepared = ready.prepared
     if not prepared.stages or not ready.blocks:
-        return Tally()
+        return Driven(Tally())
     sink: Sink = collector.take
     if keeper is not None:
         prepared = replace(prepared, witness=keeper.witness)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from paritygate.core.errors import GoldenError
 from paritygate.core.text import clean
@@ -77,6 +76,8 @@ def rows_of(table: pa.Table, sample_id: SampleId) -> list[tuple[int, dict[str, A
     is_number = pa.types.is_integer(column.type)
     if is_number is not isinstance(sample_id, int) or (is_number and not _fits(sample_id)):
         return []
+    import pyarrow.compute as pc
+
     mask: Any = pc.equal(column, pa.scalar(sample_id, column.type))
     places: Sequence[int] = pc.indices_nonzero(mask).to_pylist()
     return [(at, table.slice(at, 1).to_pylist()[0]) for at in places]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from paritygate.admission.nodes import ModelNode
-from paritygate.admission.operators import Operator
+if TYPE_CHECKING:  # they need onnx, which summaries are read without
+    from paritygate.admission.nodes import ModelNode
+    from paritygate.admission.operators import Operator
 
 MAX_LISTED = 200
 MAX_IDLE = 5

@@ -270,6 +270,8 @@ class RecordedRunner(Runner):
         last = batch.start + batch.valid - 1
         if not batch.valid or last >= self._golden.samples:
             return False
+        if batch.last >= 0:
+            return batch.last == last
         ends = self._golden.ids(batch.start, batch.start + 1), self._golden.ids(last, last + 1)
         return bool(ends[0][0] == batch.ids[0] and ends[1][0] == batch.ids[batch.valid - 1])
 

@@ -1,0 +1,40 @@
+"""Names of the engine are imported when they are used, and nothing that they don't need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import FunctionType
+
+import numpy as np
+import pytest
+from tests.packs import write_pack
+
+import paritygate
+from paritygate import api
+
+
+def test_every_name_is_there() -> None:
+    for name in api.__all__:
+        assert isinstance(getattr(api, name), FunctionType | type), name
+    assert set(paritygate.__all__) <= set(api.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = api.nothing
+
+
+RUN = """
+import json, sys
+import paritygate
+paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None)
+print(json.dumps([name for name in ("onnx", "onnxruntime", "pandas") if name in sys.modules]))
+"""
+
+
+@pytest.mark.slow
+def test_a_comparison_of_packs_imports_no_runtime_and_no_pandas(tmp_path) -> None:
+    y = np.ones((3, 2), np.float32)
+    packs = [write_pack(tmp_path / f"{n}.arrow", [1, 2, 3], outputs={"y": y}) for n in "ab"]
+    command = [sys.executable, "-c", RUN, *map(str, packs)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

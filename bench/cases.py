@@ -12,6 +12,7 @@ from bench.joins import Join
 from bench.measure import Case
 from bench.memory import Memory
 from bench.packs import Packs
+from bench.recorded import COMPARED
 from bench.recording import Recorded
 from bench.sessions import PAIRS
 from bench.startup import Demo, Help
@@ -34,6 +35,7 @@ CASES: tuple[Case, ...] = (
     Join("shuffled ints"),
     Join("strings"),
     *(Packs(verb, width) for verb in ("build", "check") for width in (1, 1024)),
+    *COMPARED,
     Recorded(10),
     Recorded(1000),
     Memory("same order"),

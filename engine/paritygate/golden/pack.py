@@ -177,6 +177,8 @@ class GoldenPack:
         self._sources = sources
         self._lock = threading.Lock()
         self._index_lock = threading.RLock()
+        self._digest_lock = threading.Lock()
+        self._digests: tuple[str, ...] | None = None
         self._dropped = 0
         self._scan: IdScan | None = None
         self._index: IdIndex | None = None
@@ -419,8 +421,15 @@ class GoldenPack:
         self._drop(start, stop)
 
     def file_digests(self, cache: bool = True) -> tuple[str, ...]:
-        """SHA-256 of each file's bytes; `cache` takes those of files that haven't changed."""
-        return tuple(sha256_file(file.path, cache) for file in self.files)
+        """SHA-256 of each file's bytes, made once; `cache` takes those of files as they were.
+
+        Raises:
+            OSError: a file can't be read any more.
+        """
+        with self._digest_lock:
+            if self._digests is None:
+                self._digests = tuple(sha256_file(file.path, cache) for file in self.files)
+            return self._digests
 
     def digest(self, cache: bool = True) -> str:
         """SHA-256 over the digests of the files in their order; names and folders don't count."""

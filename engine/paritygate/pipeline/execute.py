@@ -138,7 +138,7 @@ def run_prepared(
     """
     prepared = ready.prepared
     compiled_s, _ = compiled_for()
-    around = look_around(prepared.pack)
+    around = look_around(prepared.pack, prepared.runners.values())
     calibration = ready.calibration
     overlapping = in_background(calibration.run) if calibration is not None else None
     partial = folder.partial if folder is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,8 +12,9 @@ from paritygate.core.digest import digest_of
 from paritygate.core.errors import GoldenError
 from paritygate.golden.pack import GoldenPack
 from paritygate.pipeline.prepare import Preparation
-from paritygate.runners.base import Finding
+from paritygate.runners.base import Finding, Runner
 from paritygate.runners.environment import describe_environment
+from paritygate.runners.recorded import RecordedRunner
 
 _T = TypeVar("_T")
 
@@ -25,13 +26,16 @@ class Surroundings:
     pack: GoldenPack
     digests: Future[tuple[str, ...]]
     described: Future[dict[str, object]]
+    recordings: Sequence[Future[tuple[str, ...]]] = ()
 
     def file_digests(self) -> tuple[str, ...]:
-        """SHA-256 of each golden file.
+        """SHA-256 of each golden file, once the recordings are digested too.
 
         Raises:
             GoldenError: a file is gone.
         """
+        for recording in self.recordings:
+            recording.exception()  # raised again by whoever asks for its identity
         try:
             return self.digests.result()
         except OSError as e:
@@ -53,9 +57,15 @@ class Surroundings:
         return self.described.result()
 
 
-def look_around(pack: GoldenPack) -> Surroundings:
-    """Begin to digest the golden files and to describe the environment."""
-    return Surroundings(pack, in_background(pack.file_digests), in_background(describe_environment))
+def look_around(pack: GoldenPack, runners: Iterable[Runner] = ()) -> Surroundings:
+    """Begin to digest the golden files and recordings, and to describe the environment."""
+    packs = [r.recording for r in runners if isinstance(r, RecordedRunner) and not r.is_golden]
+    return Surroundings(
+        pack,
+        in_background(pack.file_digests),
+        in_background(describe_environment),
+        [in_background(recording.file_digests) for recording in packs],
+    )
 
 
 def in_background(work: Callable[[], _T]) -> Future[_T]:

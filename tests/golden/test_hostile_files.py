@@ -63,7 +63,7 @@ def test_rows_without_end_in_a_small_file(tmp_path: Path) -> None:
     n = 1 << 24
     zeros = pa.table([np.zeros(n, np.int64), np.zeros(n, np.float32)], schema=schema)
     with pq.ParquetWriter(tmp_path / "p.parquet", schema, compression="zstd") as writer:
-        for _ in range(64):  # 10^9 rows
+        for _ in range(16):  # ids of 2 GiB
             writer.write_table(zeros, row_group_size=n)
     del zeros
     assert (tmp_path / "p.parquet").stat().st_size < 16 * MIB
@@ -387,17 +387,17 @@ def test_arrays_that_are_not_what_their_header_says(
 
 
 @pytest.mark.slow
-def test_an_archive_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
+def test_an_archive_that_unpacks_to_more_than_a_gigabyte(tmp_path: Path) -> None:
     with (
         zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open("x.npy", "w", force_zip64=True) as file,
     ):
-        file.write(header("(1, 1000000000)"))
-        for _ in range(500):
+        file.write(header("(1, 300000000)"))
+        for _ in range(150):
             file.write(b"\0" * 8_000_000)
     assert (tmp_path / "a.npz").stat().st_size < 5 * MIB
     ended = run_command("pack", "build", "a.npz", "-o", "p.arrow", "--make-ids", cwd=tmp_path)
-    check_refused(ended, "a.npz", "a sample of it has 4000000000 bytes")
+    check_refused(ended, "a.npz", "a sample of it has 1200000000 bytes")
 
 
 def test_a_table_with_zero_bytes_and_other_columns(tmp_path: Path) -> None:

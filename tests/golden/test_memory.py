@@ -74,7 +74,7 @@ def write_large(folder: Path, samples: int, per_batch: int, container: Container
 @pytest.mark.parametrize("container", ["file", "stream", "parquet"])
 def test_peak_memory_is_flat(tmp_path: Path, order: str, container: Container) -> None:
     grown = []
-    for samples in (30_000, 120_000):
+    for samples in (20_000, 80_000):
         folder = tmp_path / str(samples)
         write_large(folder, samples, samples // 2, container)
         done = subprocess.run(

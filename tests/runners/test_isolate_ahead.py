@@ -180,7 +180,7 @@ def test_a_crash_before_the_following_batch_costs_its_own_sample(
 def test_a_batch_that_ends_the_worker_when_sent_ahead_is_searched(
     make: Callable[..., Made], ends: int
 ) -> None:
-    made = make(isolate={"batch_timeout_s": 3.0})
+    made = make(isolate={"batch_timeout_s": 1.0})
     session = made.runner.session()
     good, bad, last = made.batch(1), made.batch(ends, row=3), made.batch(3)
     np.testing.assert_array_equal(answer(session, good, bad), good.inputs["x"] * 2)

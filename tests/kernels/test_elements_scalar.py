@@ -222,13 +222,12 @@ def judge(kernel, dtype, error_dtype):
 @pytest.mark.parametrize(
     ("kernel", "dtype", "error_dtype"),
     [
-        (elements.judge_floats, np.float32, np.float64),
-        (elements.judge_floats, np.float64, np.float64),
         (elements.judge_integers, np.int64, np.uint64),
         (elements.judge_integers, np.uint8, np.uint64),
     ],
 )
 def test_deciding_code_has_no_fused_multiply_add(kernel, dtype, error_dtype):
+    """Of integers; `test_fused.py` looks at the code for floats."""
     assembly = judge(kernel, dtype, error_dtype)
     assert "judge_" in assembly
     assert not FUSED.findall(assembly)

@@ -324,6 +324,7 @@ def test_sums_of_many_terms_stay_exact():
         (200000, 200001, "int64", 0.0, 1e-5, []),
         (99999, 100000, "int64", 0.0, 1e-5, ["tolerance.exceeded"]),
         (2**53, 2**53 + 1, "int64", 0.0, 0.0, ["tolerance.exceeded"]),
+        (0, 2**53 + 1, "int64", 2.0**53, 0.0, ["tolerance.exceeded"]),
         (-(2**63), 2**63 - 1, "int64", 1.8e19, 0.0, ["tolerance.exceeded"]),
         (-(2**63), 2**63 - 1, "int64", 1.9e19, 0.0, []),
         (0, 2**64 - 1, "uint64", 1.8446744073709550e19, 0.0, ["tolerance.exceeded"]),

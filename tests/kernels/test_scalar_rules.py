@@ -101,6 +101,19 @@ def test_the_band_of_scores_on_beside_and_far_from_edges(tie_up):
         assert found == naive_decisions.band(score, edges, tie_up), score
 
 
+def test_the_margin_of_a_band_rule_and_what_tolerance_spans():
+    edges = [-0.5, 0.25]
+    scores = [-0.75, -0.5, 0.0, 0.5, 1.0, math.inf, -math.inf, math.nan]
+    for atol, rtol in ((0.0, 0.0), (0.25, 0.0), (0.0, 0.5), (math.nextafter(0.25, 0), 0.0)):
+        margins, at_risk = np.empty(len(scores)), np.empty(len(scores), np.bool_)
+        decisions.band_margins(np.array(scores), np.array(edges), atol, rtol, margins, at_risk)
+        expected = [naive_decisions.band_margin(score, edges) for score in scores]
+        np.testing.assert_array_equal(margins, expected)
+        assert at_risk.tolist() == [
+            naive_decisions.band_at_risk(score, edges, atol, rtol) for score in scores
+        ]
+
+
 def test_the_sample_that_lies_first_in_the_pack_goes_first():
     ordinals = np.array([5, 3, 9])
     expected = {(0, 1): False, (1, 0): True, (1, 2): True, (2, 1): False, (1, 1): False}

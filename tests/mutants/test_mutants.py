@@ -23,13 +23,21 @@ import paritygate
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(paritygate.__file__).parent
-# Left out is what looks at machine code, and loops over millions.
-PLAIN = "not fused and not compiled and not overflows_a_chunk"
+# Left out is what looks at machine code, loops over millions, or draws hundreds of examples.
+PLAIN = "not fused and not compiled and not overflows_a_chunk and not oracle"
 RULES = "tests/kernels/test_scalar_rules.py"
+OF_ELEMENTS = (
+    "test_single_elements",
+    "test_nonfinite_rules",
+    "test_a_nonfinite_failure_outranks_every_finite_one",
+    "test_outliers_are_bounded_by_an_integer_and_never_nonfinite",
+    "test_hard_cap_holds_even_within_the_tolerance",
+    "test_cap_of_integers_is_not_rounded",
+)
 TESTS = {
     "scalar": [RULES, "tests/kernels/test_elements_scalar.py"],
-    "decisions": [RULES],
-    "elements": [RULES, "tests/comparison/test_elements.py::test_nonfinite_rules"],
+    "decisions": [RULES, "tests/kernels/test_decisions.py"],
+    "elements": [RULES, *(f"tests/comparison/test_elements.py::{name}" for name in OF_ELEMENTS)],
 }
 MUTANTS = {"scalar": SCALAR, "decisions": DECISIONS, "elements": ELEMENTS}
 

@@ -6,6 +6,7 @@ import itertools
 
 from bench.contract import Contract
 from bench.elements import Elements
+from bench.failing import Failing
 from bench.harness import NullRun
 from bench.isolation import ISOLATION
 from bench.joins import Join
@@ -28,6 +29,12 @@ CASES: tuple[Case, ...] = (
         for tier in ("gate", "full")
         for dtype in ("float32", "float64", "int32")
         for width in (1, 10, 1000)
+    ),
+    *(
+        Failing(tier, share, width)
+        for tier, share, width in itertools.product(
+            ("gate", "full"), ("1 %", "all"), (1, 10, 100, 1000)
+        )
     ),
     Contract(2),
     Contract(1000),

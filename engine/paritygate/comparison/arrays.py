@@ -19,6 +19,14 @@ def frozen(array: Array) -> npt.NDArray[Any]:
     return flat
 
 
+def widest(values: Array) -> npt.NDArray[Any]:
+    """The same numbers as float64, or as integers of 64 bits, so that kernels know only these."""
+    wide = widened(values)
+    dtype = {"f": np.float64, "i": np.int64}.get(wide.dtype.kind, np.uint64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return wide.astype(dtype, copy=False)
+
+
 def number_at(values: Array, place: int) -> Number:
     """One of flat values, as a number of Python."""
     number: Number = widened(values[place : place + 1])[0].item()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.uint32]
 Doubles = npt.NDArray[np.float64]
 
 NOT_LOOKED = -2
@@ -65,14 +66,14 @@ class SampleDetail:
         samples: how many there are.
         rows: `(n,)` int64, samples with failing elements, ascending.
         bits: `(n,)` uint8, their rules, bits of `core.verdict.SAMPLE_RULES`; 0: the sample is good.
-        counts: `(n,)` int64, elements that broke a rule, tolerated outliers included.
+        counts: `(n,)` uint32, elements that broke a rule, tolerated outliers included.
         worst: worst elements of the samples that were looked at.
     """
 
     samples: int
     rows: Ints
     bits: Bits
-    counts: Ints
+    counts: Numbers
     worst: Worst = field(default_factory=lambda: Worst.nothing(np.empty(0, np.int64)))
 
     @staticmethod
@@ -83,7 +84,9 @@ class SampleDetail:
         samples = len(rules)
         rows = np.flatnonzero(failing)
         worst = Worst(np.arange(samples), index, excess, error)
-        return SampleDetail(samples, rows, rules[rows].astype(np.uint8), failing[rows], worst)
+        return SampleDetail(
+            samples, rows, rules[rows].astype(np.uint8), failing[rows].astype(np.uint32), worst
+        )
 
     def failed(self) -> tuple[Ints, Bits]:
         """Samples that aren't good, ascending, and their rules."""
@@ -129,7 +132,7 @@ class SampleDetail:
             np.concatenate([own.worst.error for _, own in parts])[looked],
         )
         bits = np.concatenate([own.bits for _, own in parts])[order]
-        counts = _joined([own.counts for _, own in parts])[order]
+        counts = np.concatenate([own.counts for _, own in parts])[order]
         return SampleDetail(samples, rows[order], bits, counts, worst)
 
     @property
@@ -157,7 +160,7 @@ class SampleDetail:
         """`(samples,)` its absolute error."""
         return self.worst.of(np.arange(self.samples)).error
 
-    def _over_all(self, values: Ints | Bits) -> Ints:
+    def _over_all(self, values: Numbers | Bits) -> Ints:
         whole: Ints = np.zeros(self.samples, np.int64)
         whole[self.rows] = values
         return whole

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.arrays import frozen, number_at
+from paritygate.comparison.arrays import frozen, number_at, widest
 from paritygate.comparison.details import NOT_LOOKED, Bits, SampleDetail, Worst
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.left import Left, picked
@@ -25,7 +25,6 @@ from paritygate.core.dtypes import (
     is_string,
     limits_of,
     numpy_dtype,
-    widened,
 )
 from paritygate.core.errors import DenormalError
 from paritygate.core.policy import Tolerance
@@ -253,7 +252,7 @@ class _Work:
         """Judge and measure the samples `[start, stop)` one by one."""
         errors = np.empty((stop - start) * self.width)
         part = slice(start * self.width, stop * self.width)
-        ref, cand = frozen(widened(self.ref[part])), frozen(widened(self.cand[part]))
+        ref, cand = (frozen(widest(side[part])) for side in (self.ref, self.cand))
         own = self._own(start, stop)
         judge = elements.judge_integers if self.integer else elements.judge_floats
         judge(
@@ -299,9 +298,7 @@ class _Work:
             self.rule.atol, full.ulp_at, full.ulp,
         )  # fmt: skip
 
-    def _measure_energy(self, full: FullTier, values: Array, start: int, errors: Doubles) -> None:
-        with np.errstate(invalid="ignore"):  # a signalling NaN
-            ref = np.array(values, np.float64)
+    def _measure_energy(self, full: FullTier, ref: Doubles, start: int, errors: Doubles) -> None:
         if self.width < MIN_RANKED_WIDTH:
             self._add_products("rr", ref, ref, errors)
             self._add_products("ee", errors, errors, errors)
@@ -352,7 +349,7 @@ class _Work:
             rule_samples=_samples_by_rule(rules),
             classes=tuple(self.found.classes.reshape(-1).tolist()),
             at_limits=self._at_limits(),
-            failing_elements=int(detail.counts.sum()),
+            failing_elements=len(rules) if self.width == 1 else int(detail.counts.sum()),
             ref_beyond_cand_range=int(self.found.beyond[0]),
             max_abs_error=self._extreme(at[0], error[0]),
             max_excess=self._extreme(at[1], float(self.found.best_excess[0]), error[1]),
@@ -409,9 +406,15 @@ def _room(samples: int) -> elements.Detail:
 
 
 def _samples_by_rule(rules: Bits) -> tuple[int, ...]:
-    if not rules.size:
-        return (0,) * len(RULE_BITS)
-    return tuple(int(np.count_nonzero(rules & np.uint8(bit))) for bit in RULE_BITS)
+    some, every = (int(of.reduce(rules)) for of in (np.bitwise_or, np.bitwise_and))
+    return tuple(
+        len(rules)
+        if every & bit
+        else int(np.count_nonzero(rules & np.uint8(bit)))
+        if some & bit
+        else 0
+        for bit in RULE_BITS
+    )
 
 
 def _limits(dtype: str) -> tuple[int, ...]:

@@ -11,7 +11,8 @@ from paritygate.kernels.failing import Failing
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
-Part = tuple[Ints, Bits, Ints]
+Numbers = npt.NDArray[np.uint32]
+Part = tuple[Ints, Bits, Numbers]
 
 _CHUNK = 1 << 12
 _SPARSE = 8  # fewer samples than one in so many are copied
@@ -27,7 +28,7 @@ class FailingRoom:
             total=np.zeros(1, np.int64),
             rows=np.empty(samples, np.int64),
             rules=np.empty(samples, np.uint8),
-            elements=np.empty(samples, np.int64),
+            elements=np.empty(samples, np.uint32),
             flags=words.view(np.uint8),
             words=words,
         )
@@ -84,7 +85,9 @@ class FailingSamples:
         """Add what was found out about each of the samples from `start` on."""
         rows = np.flatnonzero(elements)
         if rows.size:
-            self._parts.append((rows + start, rules[rows].astype(np.uint8), elements[rows]))
+            self._parts.append(
+                (rows + start, rules[rows].astype(np.uint8), elements[rows].astype(np.uint32))
+            )
 
     def take(self) -> Part:
         """Rows, ascending, their rules and failing elements."""
@@ -92,7 +95,7 @@ class FailingSamples:
         if self._room is not None and (n := int(self._room.room.total[0])):
             parts = [self._room.take(n), *parts]
         if not parts:
-            return np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.int64)
+            return np.empty(0, np.int64), np.empty(0, np.uint8), np.empty(0, np.uint32)
         if len(parts) == 1:
             return parts[0]
         rows, rules, elements = (np.concatenate(of) for of in zip(*parts, strict=True))

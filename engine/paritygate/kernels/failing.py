@@ -24,7 +24,7 @@ class Failing(NamedTuple):
         total: `(1,)` how many there are.
         rows: their numbers; larger by 8 than there are samples, like the next two.
         rules: uint8, bits of the rules that they break, 0 where all failing elements are tolerated.
-        elements: their failing elements.
+        elements: uint32, their failing elements.
         flags: uint8, one an element of a stretch, and zeros up to a whole number of words.
         words: the same memory, eight flags a word.
     """
@@ -32,7 +32,7 @@ class Failing(NamedTuple):
     total: Counts
     rows: Counts
     rules: npt.NDArray[np.uint8]
-    elements: Counts
+    elements: npt.NDArray[np.uint32]
     flags: npt.NDArray[np.uint8]
     words: npt.NDArray[np.uint64]
 

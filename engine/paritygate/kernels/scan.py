@@ -99,7 +99,9 @@ def scan_floats(
         state = CLEAN
         for at in range(0, r.size, PIECE):
             part = slice(at, at + PIECE)
-            state = max(state, count_piece(r[part], c[part], width, first, at, rule, found, sums))
+            flags = failing.flags[part]
+            own = count_piece(r[part], c[part], width, first, at, rule, found, sums, flags)
+            state = max(state, own)
             if state == LEFT:
                 if at > 0:
                     _copy(sums.kept, sums.chunks)
@@ -108,7 +110,8 @@ def scan_floats(
         if state != LEFT:
             found.classes[0, 0] += r.size
         if state == FAILING:
-            _flag(r, c, rule, failing.flags)
+            for k in range(r.size, (r.size + 7) & ~7):
+                failing.flags[k] = 0
             keep_failing(r.size, width, first, rule, failing)
 
 
@@ -122,6 +125,7 @@ def count_piece(
     rule: Rule,
     found: Found,
     sums: Sums,
+    flags: npt.NDArray[np.uint8],
 ) -> int:
     """Count a piece that is finite.
 
@@ -134,6 +138,7 @@ def count_piece(
         rule: as of `scan_floats`.
         found: the same.
         sums: the same.
+        flags: as of `Failing`; set for each element.
 
     Returns:
         `CLEAN`, `FAILING` where an element may fail, or `LEFT` where nothing was added.
@@ -145,8 +150,15 @@ def count_piece(
     error, exponent = np.int64(top).view(np.float64), exponent_of(top)
     if not (error < math.inf and exponent < HIGHEST):
         return LEFT
-    is_flagged = flagged > 0 and top > 0
-    if is_flagged or error > found.best_error[0] or _is_first(found):
+    may_fail = (flagged > 0 and top > 0) or not error <= rule.cap
+    is_near = error > found.best_error[0] or _is_first(found)
+    if may_fail:
+        atol, rtol, share = _least(rule, found, False)
+        is_near |= _flag(ref, cand, rule, atol, rtol, share, flags) > 0
+    else:
+        for k in range(ref.size):
+            flags[k] = 0
+    if is_near:
         _look(ref, cand, width, first, at, error, rule, found, sums.room)
     if exponent <= guess and (left << 1) == 0:
         add_units(sums.chunks[E], total, grid)
@@ -157,7 +169,7 @@ def count_piece(
             errors[k] = np.float64(cand[k]) - np.float64(ref[k])
         add_errors(errors, exponent, sums.chunks[E], sums.chunks[ABS_E], sums.room)
         sums.guess[0] = exponent + 1 if exponent > guess else exponent
-    return FAILING if is_flagged or not error <= rule.cap else CLEAN
+    return FAILING if may_fail else CLEAN
 
 
 @scalar
@@ -208,18 +220,25 @@ def judge(
 
 
 @scalar
-def _flag(ref: Any, cand: Any, rule: Any, flags: Any) -> None:
-    """Say of each element whether it is beyond its bound or beyond the cap."""
+def _flag(
+    ref: Any, cand: Any, rule: Any, atol: float, rtol: float, share: float, flags: Any
+) -> int:
+    """Say of each element whether it is beyond its bound or beyond the cap.
+
+    Returns:
+        Elements whose error isn't proved below a share of a bound of other tolerances.
+    """
+    near = np.int64(0)
     for k in range(ref.size):
         r = np.float64(ref[k])
         error = abs(np.float64(cand[k]) - r)
         flags[k] = np.uint8(not error <= allowed(r, rule.atol, rule.rtol))
+        near += np.int64(not error < share * allowed(r, atol, rtol))
     if rule.cap < math.inf:
         for k in range(ref.size):
             error = abs(np.float64(cand[k]) - np.float64(ref[k]))
             flags[k] |= np.uint8(not error <= rule.cap) << np.uint8(1)
-    for k in range(ref.size, (ref.size + 7) & ~7):
-        flags[k] = 0
+    return int(near)
 
 
 @jit
@@ -255,7 +274,21 @@ def _look(
         for k in range(r.size):
             wide[k] = np.float64(r[k])
             errors[k] = np.float64(c[k]) - wide[k]
-        keep_worst(wide[: r.size], errors[: r.size], width, first, at + base, rule, found)
+        if _outranks(wide[: r.size], errors[: r.size], rule, found):
+            keep_worst(wide[: r.size], errors[: r.size], width, first, at + base, rule, found)
+
+
+@scalar
+def _outranks(ref: Any, errors: Any, rule: Any, found: Any) -> bool:
+    """Whether any element does what is kept so far, by its error or by its excess."""
+    best_ratio, best_error = found.best_excess[0], found.best_error[1]
+    worse = np.int64(0)
+    for k in range(errors.size):
+        error = abs(errors[k])
+        ratio = excess(error, allowed(ref[k], rule.atol, rule.rtol))
+        worse += np.int64((ratio > best_ratio) | ((ratio == best_ratio) & (error > best_error)))
+        worse += np.int64(error > found.best_error[0])
+    return bool(worse > 0 or _is_first(found))
 
 
 @jit

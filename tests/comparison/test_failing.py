@@ -69,6 +69,29 @@ def cases(draw: st.DrawFn) -> tuple[Any, Any, Tolerance, Any]:
     return ref, cand, tolerance, draw(st.sampled_from(["gate", "full"]))
 
 
+@st.composite
+def integer_cases(draw: st.DrawFn) -> tuple[Any, Any, Tolerance, Any]:
+    """The same of integers, out to the ends of their dtype."""
+    dtype = np.dtype(draw(st.sampled_from([np.int8, np.uint16, np.int64, np.uint64])))
+    width = draw(st.sampled_from([1, 3, 16, 100]))
+    count = draw(st.integers(1, 400 // width + 2))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    ends = np.iinfo(dtype)
+    wide = rng.integers(ends.min, ends.max, (count, width), dtype, endpoint=True)
+    ref = wide if draw(st.booleans()) else (wide % dtype.type(50)).astype(dtype)
+    cand = ref.copy()
+    fails = rng.random(count) < draw(st.sampled_from([0.02, 0.4, 1.0]))
+    fails = fails[:, None] & (rng.random(ref.shape) < draw(st.sampled_from([0.1, 1.0])))
+    cand[fails] ^= rng.choice(np.array([1, 2, 3, 64, ends.max], dtype), int(fails.sum()))
+    tolerance = Tolerance(
+        atol=draw(st.sampled_from([0.0, 1.0, 2.5])),
+        rtol=draw(st.sampled_from([0.0, 0.1])),
+        max_abs=draw(st.sampled_from([None, 2.0, 0.5])),
+        max_outlier_fraction=draw(st.sampled_from([0.0, 0.3])),
+    )
+    return ref, cand, tolerance, draw(st.sampled_from(["gate", "full"]))
+
+
 def comparer(ref: Any, cand: Any, tolerance: Tolerance, stats: Any) -> ElementComparer:
     return ElementComparer(tolerance, ref.dtype.name, cand.dtype.name, ref.shape[1:], stats)
 
@@ -98,6 +121,19 @@ def test_failing_samples_are_counted_as_element_by_element(case: Any) -> None:
     for name in DETAIL:
         np.testing.assert_array_equal(getattr(details, name), getattr(all_details, name), name)
     assert [details.failing_of(i) for i in range(len(ref))] == details.failing_elements.tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(integer_cases())
+def test_failing_samples_of_integers_are_counted_as_element_by_element(case: Any) -> None:
+    ref, cand, *_ = case
+    judge, ordinals = comparer(*case), np.arange(len(ref)) * 2 + 3
+    slow, all_details = judge.compare(ref, cand, ordinals)
+    fast, details = judge.compare(ref, cand, ordinals, is_lazy=True)
+    assert fast.to_json() == slow.to_json()
+    judge.look_at(details, np.arange(len(ref)), ref, cand)
+    for name in DETAIL:
+        np.testing.assert_array_equal(getattr(details, name), getattr(all_details, name), name)
 
 
 @settings(max_examples=60, deadline=None)

@@ -114,7 +114,10 @@ class SampleDetail:
         """This and what was found out about the samples `rows`, but for their worst elements."""
         if not len(part.rows):
             return self
-        merged = np.concatenate([self.rows, rows[part.rows]])
+        own = part.rows if len(rows) == self.samples else rows[part.rows]
+        if not len(self.rows):
+            return SampleDetail(self.samples, own, part.bits, part.counts)
+        merged = np.concatenate([self.rows, own])
         order = np.argsort(merged, kind="stable")
         bits = np.concatenate([self.bits, part.bits])[order]
         counts = np.concatenate([self.counts, part.counts])[order]

@@ -14,7 +14,7 @@ from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.left import Left, picked
 from paritygate.comparison.looks import worst_floats
 from paritygate.comparison.pairs import check_dtypes, check_exact, check_tolerance
-from paritygate.comparison.scans import scan_of
+from paritygate.comparison.scans import Scanner, scan_of
 from paritygate.comparison.tiers import Chunks, FullTier
 from paritygate.core.dtypes import (
     INTEGERS,
@@ -139,9 +139,12 @@ class ElementComparer:
         *,
         is_lazy: bool,
         in_order: bool,
+        may_scan: bool = True,
         is_part: bool = False,
     ) -> tuple[OutputTally, SampleDetail]:
-        work = _Work(self, ref, cand, ordinals, self._rule, is_lazy=is_lazy, in_order=in_order)
+        work = _Work(self, ref, cand, ordinals, self._rule, is_lazy=is_lazy)
+        if is_lazy and may_scan:
+            work.scan = scan_of(work, work.full, in_order=in_order)
         samples = len(ordinals)
         tile = _TILE if work.scan is None else _TILE * work.scan.tiles
         for start in range(0, samples, step := max(1, tile // max(1, self.width))):
@@ -157,16 +160,15 @@ class ElementComparer:
     ) -> tuple[OutputTally, SampleDetail]:
         """Judge what the scan left: first whatever can be scanned without its neighbours."""
         left = work.left
-        is_split = can_split and not self.integer
-        for rows, is_lazy in (
-            left.split(work.ref, work.cand, self._rule) if is_split else left.whole()
-        ):
+        parts = left.split(work.ref, work.cand, self._rule) if can_split else left.whole()
+        for rows, may_scan in parts:
             part, found = self._judge(
                 picked(work.ref, rows, self.width),
                 picked(work.cand, rows, self.width),
                 frozen(work.ordinals[rows]),
-                is_lazy=is_lazy,
+                is_lazy=True,
                 in_order=True,
+                may_scan=may_scan,
                 is_part=True,
             )
             tally, detail = tally.merge(part), detail.beside(rows, found)
@@ -217,7 +219,6 @@ class _Work:
         rule: elements.Rule,
         *,
         is_lazy: bool,
-        in_order: bool,
     ) -> None:
         samples, self.width = len(ordinals), comparer.width
         self.ref, self.cand, self.ordinals, self.rule = ref, cand, ordinals, rule
@@ -229,6 +230,7 @@ class _Work:
         self.failing = FailingSamples()
         self.left = Left(self.width)
         self.per_sample = None if is_lazy else _room(samples)
+        self._tile: elements.Detail | None = None
         self.found = elements.Found(
             classes=np.zeros((4, 4), np.int64),
             beyond=np.zeros(1, np.int64),
@@ -238,7 +240,7 @@ class _Work:
         )
         self.sums = {name: Chunks() for name in ("e", "ee", "rr", "re")}
         self.full = FullTier() if self.stats == "full" else None
-        self.scan = scan_of(self, self.full, in_order=in_order) if is_lazy else None
+        self.scan: Scanner | None = None
 
     def add(self, start: int, stop: int) -> None:
         """Judge and measure the samples `[start, stop)`."""
@@ -274,10 +276,13 @@ class _Work:
             self._measure_energy(full, ref, start, errors)
 
     def _own(self, start: int, stop: int) -> elements.Detail:
-        if self.per_sample is None:
-            return _room(stop - start)
-        rules, failing, at, excess, error = self.per_sample
-        part = slice(start, stop)
+        room, part = self.per_sample, slice(start, stop)
+        if room is None:
+            part = slice(0, stop - start)
+            if self._tile is None or len(self._tile.rules) < part.stop:
+                self._tile = _room(part.stop)
+            room = self._tile
+        rules, failing, at, excess, error = room
         return elements.Detail(rules[part], failing[part], at[part], excess[part], error[part])
 
     def _count_limits(self, ref: Array, cand: Array) -> None:

@@ -91,7 +91,7 @@ class FailingSamples:
 
     def take(self) -> Part:
         """Rows, ascending, their rules and failing elements."""
-        parts = self._parts
+        parts, found = self._parts, len(self._parts)
         if self._room is not None and (n := int(self._room.room.total[0])):
             parts = [self._room.take(n), *parts]
         if not parts:
@@ -99,5 +99,7 @@ class FailingSamples:
         if len(parts) == 1:
             return parts[0]
         rows, rules, elements = (np.concatenate(of) for of in zip(*parts, strict=True))
+        if found == len(parts):
+            return rows, rules, elements  # one after the other
         order = np.argsort(rows, kind="stable")
         return rows[order], rules[order], elements[order]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from paritygate.comparison.arrays import frozen
+from paritygate.comparison.arrays import frozen, widest
 from paritygate.comparison.rows import Ints
-from paritygate.core.dtypes import widened
 from paritygate.core.tensors import Array
-from paritygate.kernels.countable import find_uncountable
+from paritygate.kernels.countable import find_failing, find_uncountable
 from paritygate.kernels.elements import Rule
 
 
@@ -31,20 +30,29 @@ class Left:
 
     def whole(self) -> list[tuple[Ints, bool]]:
         """All of them, ascending, and that they may not be scanned."""
-        return [(np.concatenate([np.arange(*ends) for ends in self._ranges]), False)]
+        return [(self._rows(), False)]
+
+    def _rows(self) -> Ints:
+        ends = np.array(self._ranges, np.int64)
+        if bool(np.all(ends[1:, 0] == ends[:-1, 1])):
+            return np.arange(ends[0, 0], ends[-1, 1])
+        return np.concatenate([np.arange(*pair) for pair in self._ranges])
 
     def split(self, ref: Array, cand: Array, rule: Rule) -> list[tuple[Ints, bool]]:
         """Those that may be scanned without the others, and the others.
 
         Args:
-            ref: flat floats of all samples.
+            ref: flat values of all samples.
             cand: the same of the candidate.
             rule: what is tolerated.
         """
-        ((rows, _),) = self.whole()
+        rows = self._rows()
         bad = np.empty(len(rows), np.bool_)
-        left, right = (frozen(widened(picked(side, rows, self._width))) for side in (ref, cand))
-        find_uncountable(left, right, self._width, rule, bad)
+        left, right = (frozen(widest(picked(side, rows, self._width))) for side in (ref, cand))
+        find = find_uncountable if left.dtype == np.float64 else find_failing
+        find(left, right, self._width, rule, bad)
+        if bad.all():
+            return [(rows, False)]
         parts = ((rows[~bad], True), (rows[bad], False))
         return [part for part in parts if part[0].size]
 

@@ -77,7 +77,7 @@ def test_scan_and_index_agree_with_a_dict(
                 patch.setattr(module, "_RESIDENT", 0)
             patch.setattr(ids_module, "_FEW", 1)
         if collide:
-            patch.setattr(ids_module, "hash_string", lambda text: (len(text) % collide) << 62)
+            patch.setattr(ids_module, "hash_string", lambda text: (len(text) % collide) << 61)
         pack = write(Path(name), ids, files, per_batch)
         rows = first_rows(ids)
         again = [(id_, rows[id_], row) for row, id_ in enumerate(ids) if rows[id_] != row]

@@ -33,6 +33,8 @@ _FEW = 128  # ids that are looked up without going through the index part by par
 _AROUND = 64 << 10  # what the kernel maps around each page that is asked for
 _TOLD = 10
 
+hash_string = hash  # 64 bits, which never leave the process
+
 Rows = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
@@ -339,17 +341,12 @@ class HashIndex:
 def keys_of(ids: Ids) -> Keys:
     """64-bit keys of `(n,)` ids: a bijection for ints, a hash for strings."""
     if ids.dtype == object:
-        return np.fromiter(map(hash_string, ids), np.uint64, len(ids))
+        return np.fromiter(map(hash_string, ids.tolist()), np.int64, len(ids)).view(np.uint64)
     keys = ids.astype(np.int64).view(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
     mixed: Keys = keys ^ (keys >> np.uint64(31))
     return mixed
-
-
-def hash_string(text: str) -> int:
-    """64-bit hash of a string; it never leaves the process."""
-    return hash(text) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def check_kind(ids: Ids, kind: str) -> None:

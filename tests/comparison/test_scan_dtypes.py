@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from paritygate.comparison import elements as comparison
 from paritygate.comparison import scan
 from paritygate.comparison.elements import ElementComparer
-from paritygate.core.dtypes import limits_of, numpy_dtype
+from paritygate.core.dtypes import NARROW_FLOATS, limits_of, numpy_dtype
 from paritygate.core.policy import Tolerance
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -20,6 +20,13 @@ INTEGER_PAIRS = (
     *((name, name) for name in (*INTEGERS, "int4", "uint4", "bool")),
     *(("int8", "int32"), ("uint64", "uint8"), ("int4", "int8"), ("uint16", "uint32")),
 )
+FLOAT_PAIRS = (
+    *((name, name) for name in NARROW_FLOATS),
+    *(("float32", "float16"), ("float64", "float32"), ("float16", "float32")),
+    *(("float8_e5m2", "float8_e4m3fn"), ("float64", "bfloat16")),
+)
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e-40, 6e-8, 65504.0, 448.0, -57344.0, 3.3e38, 2.0**-9)
+BROKEN = (float("nan"), float("inf"), float("-inf"))
 TIERS: Any = ["gate", "full"]
 ATOLS = (0.0, 1.0, 2.5, 300.0, 2.0**30, 2.0**50, 1e300)
 
@@ -82,12 +89,56 @@ def integer_cases(draw: st.DrawFn, name: str, other: str) -> tuple[Any, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "other"), INTEGER_PAIRS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_a_scan_of_integers_counts_what_a_look_at_each_counts(
     name: str, other: str, data: st.DataObject
 ) -> None:
     judge, ref, cand = data.draw(integer_cases(name, other))
+    assert_same(judge, ref, cand, np.arange(len(ref)) * 3 + 5)
+
+
+@st.composite
+def float_cases(draw: st.DrawFn, name: str, other: str) -> tuple[Any, ...]:
+    width = draw(st.sampled_from([1, 2, 3, 19, 45]))
+    count = draw(st.integers(1, 180 // width + 1))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    scale = draw(st.sampled_from([1.0, 1.0, 2.0**-9, 100.0, 1e-20, 1e30]))
+    spread = draw(st.sampled_from([0.0, 0.0, 3.0, 12.0]))
+    steps = 2.0 ** -draw(st.sampled_from([2, 3, 7, 9, 10, 11]))
+    with np.errstate(all="ignore"):
+        ref = (
+            rng.normal(size=count * width) * scale * np.exp(rng.normal(size=count * width) * spread)
+        )
+        if draw(st.booleans()):
+            ref = rng.choice(ref[:5], ref.size)  # so that extremes tie
+        ref = ref.astype(numpy_dtype(name))
+        noise = rng.integers(-2, 3, ref.size) * draw(st.sampled_from([0.0, 1.0])) * steps
+        cand = (ref.astype(np.float64) * (1 + noise)).astype(numpy_dtype(other))
+        for _ in range(draw(st.integers(0, 6))):
+            at = draw(st.integers(0, ref.size - 1))
+            pool = SPECIAL + BROKEN if draw(st.booleans()) else SPECIAL
+            ref[at] = draw(st.sampled_from(pool))
+            cand[at] = ref[at] if draw(st.booleans()) else draw(st.sampled_from(pool))
+    tolerance = Tolerance(
+        atol=draw(st.sampled_from([0.0, 1e-6, 0.01, 1.0, 1e300])),
+        rtol=draw(st.sampled_from([0.0, 1e-6, 1e-2, 0.3, 0.999])),
+        nonfinite=draw(st.sampled_from(["fail", "match"])),
+        max_abs=draw(st.sampled_from([None, None, 1e-3, 5.0])),
+        max_outlier_fraction=draw(st.sampled_from([0.0, 0.3])),
+    )
+    judge = ElementComparer(tolerance, name, other, (width,), draw(st.sampled_from(TIERS)))
+    return judge, ref.reshape(count, width), cand.reshape(count, width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "other"), FLOAT_PAIRS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_a_scan_of_floats_counts_what_a_look_at_each_counts(
+    name: str, other: str, data: st.DataObject
+) -> None:
+    judge, ref, cand = data.draw(float_cases(name, other))
     assert_same(judge, ref, cand, np.arange(len(ref)) * 3 + 5)
 
 

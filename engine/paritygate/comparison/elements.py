@@ -272,7 +272,7 @@ class _Work:
             self._add_products("ee", errors, errors, errors)
         else:
             full = self.full
-            full.ulp_undefined += self._measure_ulp(full, ref, cand, start, stop)
+            full.ulp_undefined += self.measure_ulp(full, ref, cand, start, stop)
             self._measure_energy(full, ref, start, errors)
 
     def _own(self, start: int, stop: int) -> elements.Detail:
@@ -290,7 +290,8 @@ class _Work:
             for place, limit in enumerate(limits):
                 self.at_limits[2 * side + place] += int(np.count_nonzero(values == limit))
 
-    def _measure_ulp(self, full: FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
+    def measure_ulp(self, full: FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
+        """Steps of the samples `[start, stop)`, whose values are given; how many have none."""
         form: FloatFormat | None = self.narrow_format
         if form is None:
             return elements.measure_ulp(

@@ -21,7 +21,8 @@ from paritygate.tally.output import MIN_RANKED_WIDTH
 Ints = npt.NDArray[np.int64]
 
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
-_WHOLE = {np.dtype(np.float32): np.int32, np.dtype(np.float64): np.int64}
+WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bits of a float, by its size
+_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class Work(Protocol):
@@ -58,18 +59,38 @@ class Scan:
             yield start, stop
             return
         part = slice(start * work.width, stop * work.width)
-        states = np.empty(-(-(stop - start) // self._samples), np.uint8)
-        scan.scan_floats(
-            work.ref[part], work.cand[part], work.width, start, self._samples,
-            work.rule, work.found, self._sums, states, self._failing,
-        )  # fmt: skip
-        dirty = states == scan.LEFT
-        if self._full is not None:
-            self._full.measure(work, part, start, dirty)
+        ref, cand = work.ref[part], work.cand[part]
+        whole = WHOLE[ref.dtype.itemsize]
+        dirty = self.count(work, ref, cand, (ref.view(whole), cand.view(whole)), start)
         if not dirty.any():
             return
         self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
         yield from runs(dirty, self._samples, start, stop)
+
+    def count(
+        self, work: Work, ref: Array, cand: Array, bits: tuple[Array, Array] | None, start: int
+    ) -> npt.NDArray[np.bool_]:
+        """Count what is clean of samples from `start` on.
+
+        Args:
+            work: added to.
+            ref: their values, float32 or float64, flat.
+            cand: the same.
+            bits: of both in the dtype that steps are counted in; None: none are.
+            start: number of the first sample.
+
+        Returns:
+            `(stretches,)`, those of which nothing was counted.
+        """
+        states = np.empty(-(-ref.size // (self._samples * work.width)), np.uint8)
+        scan.scan_floats(
+            ref, cand, work.width, start, self._samples,
+            work.rule, work.found, self._sums, states, self._failing,
+        )  # fmt: skip
+        dirty: npt.NDArray[np.bool_] = states == scan.LEFT
+        if self._full is not None:
+            self._full.measure(work, ref, cand, bits, start, dirty)
+        return dirty
 
     def sum(self, row: int) -> ExactSum:
         """What was summed in a row of `kernels.scan`."""
@@ -84,7 +105,7 @@ class Scan:
 def can_scan(work: Work) -> bool:
     """Whether both sides are float32 or both are float64, and all finite values have bounds."""
     dtype, rule = work.cand.dtype, work.rule
-    if work.ref.dtype != dtype or dtype not in _WHOLE:
+    if work.ref.dtype != dtype or dtype not in _DTYPES:
         return False
     return rule.atol + rule.rtol * float_format(dtype.name).largest < math.inf
 
@@ -108,20 +129,27 @@ class _Measures:
             work.width >= MIN_RANKED_WIDTH, full.histogram, chunks, self._lost,
             full.rank_undefined, full.rank_at, full.rank,
         )  # fmt: skip
-        dtype = work.cand.dtype
-        self._bits = work.ref.view(_WHOLE[dtype]), work.cand.view(_WHOLE[dtype])
-        self._floor = _at_least(work.rule.atol, dtype)
+        self._floor = _at_least(work.rule.atol, work.cand.dtype)
 
-    def measure(self, work: Work, part: slice, start: int, dirty: npt.NDArray[np.bool_]) -> None:
-        """Measure the clean stretches of some samples; arguments as of the kernels."""
+    def measure(
+        self,
+        work: Work,
+        ref: Array,
+        cand: Array,
+        bits: tuple[Array, Array] | None,
+        start: int,
+        dirty: npt.NDArray[np.bool_],
+    ) -> None:
+        """Measure the clean stretches of some samples; arguments as of `Scan.count`."""
         measures.measure_floats(
-            work.ref[part], work.cand[part], work.width, start, self._samples, work.ordinals,
+            ref, cand, work.width, start, self._samples, work.ordinals,
             dirty, self._full, _room.measures,
         )  # fmt: skip
-        steps.keep_steps(
-            self._bits[0][part], self._bits[1][part], work.width, start, self._samples,
-            dirty, self._floor, self._tier.ulp_at, self._tier.ulp,
-        )  # fmt: skip
+        if bits is not None:
+            steps.keep_steps(
+                *bits, work.width, start, self._samples,
+                dirty, self._floor, self._tier.ulp_at, self._tier.ulp,
+            )  # fmt: skip
 
     def lost(self, row: int) -> int:
         """Terms of a sum that are not finite."""
@@ -130,11 +158,16 @@ class _Measures:
 
 def _at_least(floor: float, dtype: np.dtype[Any]) -> int:
     """Bits of the smallest magnitude of this dtype that is at least `floor`."""
-    with np.errstate(over="ignore", under="ignore"):
+    whole = WHOLE[dtype.itemsize]
+    with np.errstate(all="ignore"):
+        if dtype not in _DTYPES:
+            magnitudes = np.arange(1 << (8 * dtype.itemsize - 1), dtype=whole).view(dtype)
+            reach = np.flatnonzero(magnitudes.astype(np.float64) >= floor)
+            return int(reach[0]) if reach.size else len(magnitudes)
         value = np.asarray(floor, dtype)
         if float(value) < floor:
             value = np.nextafter(value, np.asarray(math.inf, dtype))
-    return int(value.view(_WHOLE[dtype]))
+    return int(value.view(whole))
 
 
 class _Room(threading.local):

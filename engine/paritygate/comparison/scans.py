@@ -9,7 +9,10 @@ import numpy as np
 
 from paritygate.comparison import scan
 from paritygate.comparison.scan_integers import IntegerScan
+from paritygate.comparison.scan_narrow import NarrowScan, WidenedScan, is_bounded
 from paritygate.comparison.tiers import FullTier
+from paritygate.core.tensors import Array
+from paritygate.kernels._cache import config
 from paritygate.tally.exact import ExactSum
 
 
@@ -18,6 +21,9 @@ class Work(scan.Work, Protocol):
 
     integer: bool
     limits: tuple[tuple[int, ...], ...]
+
+    def measure_ulp(self, full: FullTier, ref: Array, cand: Array, start: int, stop: int) -> int:
+        """Steps of the samples `[start, stop)`, whose values are given; how many have none."""
 
 
 class Scanner(Protocol):
@@ -40,6 +46,11 @@ def scan_of(work: Work, full: FullTier | None, *, in_order: bool) -> Scanner | N
     ordinals = work.ordinals
     if not work.width or not (in_order or bool(np.all(ordinals[1:] > ordinals[:-1]))):
         return None
+    if not work.integer and scan.can_scan(work):
+        return scan.Scan(work, full)
+    if config.DISABLE_JIT or not (work.integer or is_bounded(work)):
+        return None
     if work.integer:
         return IntegerScan(work, full)
-    return scan.Scan(work, full) if scan.can_scan(work) else None
+    is_narrow = work.ref.dtype == work.cand.dtype
+    return NarrowScan(work) if is_narrow and full is None else WidenedScan(work, full)

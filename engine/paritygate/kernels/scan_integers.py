@@ -297,7 +297,7 @@ def settle(
 
     Args:
         ref: of the stretch.
-        errors: signed, exact.
+        errors: signed, exact; of integers or floats.
         width: elements a sample.
         first: number of its first sample.
         top: largest |e|.
@@ -345,7 +345,7 @@ def _keep_excess(
             if x > ratio or (x == ratio and error > best):
                 ratio, best, at = x, np.float64(error), base + k
     if at >= 0:
-        found.best_excess[0], found.best_error[1] = ratio, np.uint64(best)
+        found.best_excess[0], found.best_error[1] = ratio, found.best_error.dtype.type(best)
         found.best_at[1, 0], found.best_at[1, 1] = first + at // width, at % width
         worst[0], worst[1] = abs(ref[at]), best
 

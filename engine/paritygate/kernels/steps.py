@@ -29,7 +29,7 @@ def keep_steps(
     """Keep the largest distances of clean stretches, the first one of those that tie.
 
     Args:
-        ref: bits of these samples, int32 of float32 or int64 of float64.
+        ref: bits of these samples, int32 of float32 or int64 of float64; narrower floats alike.
         cand: the same of the candidate.
         width: elements a sample.
         start: number of the first sample; ordinals ascend.
@@ -89,7 +89,7 @@ def _largest(ref: Any, cand: Any, floor: int) -> tuple[np.uint64, np.uint64, int
 @scalar
 def _unsigned(bits: Any, digits: int) -> np.uint64:
     whole = np.uint64(bits)
-    return whole & np.uint64(0xFFFFFFFF) if digits < 32 else whole
+    return whole & np.uint64((2 << digits) - 1) if digits < 63 else whole
 
 
 @scalar

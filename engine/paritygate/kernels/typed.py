@@ -6,6 +6,7 @@ Numba widens integers to 64 bits, which leaves eight to a register. Integers wra
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from numba.extending import intrinsic
@@ -21,12 +22,17 @@ _PLAIN: Any = {
 }
 
 
+def instruction(function: Callable[..., Any]) -> Any:
+    """What compiles a call: Numba's `intrinsic`, of which type checkers know too little."""
+    return intrinsic(function)
+
+
 def _binary(name: str, **options: Any) -> Any:
     """One instruction on two operands of one type."""
     if config.DISABLE_JIT:
         return _PLAIN[name]
 
-    @intrinsic
+    @instruction
     def operation(typing_context: Any, left: Any, right: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return getattr(builder, name)(*args, **options)

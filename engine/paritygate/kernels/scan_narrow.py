@@ -1,0 +1,358 @@
+"""Stretches of floats of 8 and 16 bits, where errors are few units of a common quantum.
+
+Differences are then exact in float32 and sums of them in 32 bits, so that sixteen go at once. What
+isn't proved clean here is left to `scan`. The type of an array says what its bits are: uint16
+float16, int16 bfloat16, uint8 one of float8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import types
+from numba.extending import overload
+
+from paritygate.kernels._jit import INLINED, jit, scalar
+from paritygate.kernels.elements import Found, Rule
+from paritygate.kernels.grids import add_units
+from paritygate.kernels.scan_integers import settle
+from paritygate.kernels.typed import add, instruction, subtract
+
+E, ABS_E = 0, 1  # rows of `chunks`
+PIECE = 4096  # elements whose errors add up to less than 2^31 units
+# Bounds are rounded to float32, up or down, and this share of them is below the exact ones, as long
+# as neither they nor their terms are denormal.
+_SHRUNK = 1.0 - 2.0**-20
+_LEAST_ATOL, _LEAST_RTOL, _LEAST_QUANTUM = 2.0**-100, 2.0**-40, -92
+
+Numbers = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+
+class Form(NamedTuple):
+    """How bits are read.
+
+    Attributes:
+        size: mask of exponent and mantissa.
+        most: largest `size` that is read here.
+        undefined: bits that are NaN below that, -1 for none.
+        shift: of float8, bits to the left that make it a float16,
+        scale: and the factor that it lacks then.
+        mantissa: bits after the leading one.
+        quantum: exponent of the smallest number above zero, of which all others are multiples.
+        units: errors of so many units and more aren't measured.
+    """
+
+    size: int
+    most: int
+    undefined: int
+    shift: int
+    scale: np.float32
+    mantissa: int
+    quantum: int
+    units: float
+
+
+class State(NamedTuple):
+    """What is kept from stretch to stretch.
+
+    Attributes:
+        worst: `(2,)` |ref| and |e| of an element no worse than the worst by excess, or -1.
+        is_fine: `(1,)` whether errors are too many units of the form's own quantum.
+    """
+
+    worst: Doubles
+    is_fine: npt.NDArray[np.bool_]
+
+
+class Room(NamedTuple):
+    """References and errors of a stretch."""
+
+    ref: Doubles
+    errors: Doubles
+
+
+@jit
+def scan_narrow(
+    ref: Numbers,
+    cand: Numbers,
+    form: Form,
+    width: int,
+    start: int,
+    samples: int,
+    at: int,
+    rule: Rule,
+    found: Found,
+    chunks: Counts,
+    state: State,
+    room: Room,
+) -> int:
+    """Count stretches until one isn't proved clean.
+
+    Args:
+        ref: bits of some samples.
+        cand: the same of the candidate.
+        form: how they are read.
+        width: elements a sample, at least 1.
+        start: number of the first sample; ordinals ascend.
+        samples: samples a stretch.
+        at: first stretch.
+        rule: what is tolerated; every finite reference has a finite bound.
+        found: extremes and classes, added to; extremes so far are of samples before these.
+        chunks: `(2, CHUNKS)` sums of e and |e|, added to.
+        state: written over.
+        room: written over.
+
+    Returns:
+        The stretch that was not counted; the number of stretches if there is none.
+    """
+    size = samples * width
+    stretches = (ref.size + size - 1) // size
+    for number in range(at, stretches):
+        r, c = ref[number * size : (number + 1) * size], cand[number * size : (number + 1) * size]
+        if is_strange(r, form) or is_strange(c, form):
+            return number
+        near = min(found.best_excess[0], 1.0) * _SHRUNK
+        atol = near * rule.atol if near * rule.atol >= _LEAST_ATOL else 0.0
+        rtol = near * rule.rtol if near * rule.rtol >= _LEAST_RTOL else 0.0
+        quantum = _quantum(r, c, form) if state.is_fine[0] else form.quantum
+        top, total, magnitude, flagged = judge(r, c, form, atol, rtol, quantum, state.worst)
+        if not (state.is_fine[0] or top < form.units * _power(quantum)):
+            state.is_fine[0] = True
+            quantum = _quantum(r, c, form)
+            top, total, magnitude, flagged = judge(r, c, form, atol, rtol, quantum, state.worst)
+        if not (top < form.units * _power(quantum) and top <= rule.cap):
+            return number
+        if quantum < _LEAST_QUANTUM:
+            return number
+        if flagged > 0 or top > found.best_error[0] or found.best_at[1, 0] < 0:
+            wide, errors = room.ref[: r.size], room.errors[: r.size]
+            for k in range(r.size):
+                wide[k] = np.float64(number_of(r[k], form))
+                errors[k] = np.float64(number_of(c[k], form)) - wide[k]
+            first = start + number * samples
+            if not settle(wide, errors, width, first, top, rule, found, state.worst):
+                return number
+        found.classes[0, 0] += r.size
+        add_units(chunks[E], total, quantum)
+        add_units(chunks[ABS_E], magnitude, quantum)
+    return stretches
+
+
+@jit
+def widen(bits: Numbers, form: Form, into: npt.NDArray[np.float32]) -> None:
+    """Write the numbers that 16 bits stand for, NaN and infinities too.
+
+    Args:
+        bits: as `scan_narrow` has them.
+        form: how they are read.
+        into: as many; written over.
+    """
+    for k in range(bits.size):
+        into[k] = number_of(bits[k], form)
+
+
+def is_strange(bits: Any, form: Any) -> bool:
+    """Whether some bits can't be read here."""
+    raise NotImplementedError("it is compiled for each size of floats")
+
+
+@overload(is_strange, jit_options=INLINED)
+def _is_strange(bits: Any, form: Any) -> Any:
+    """Those of 16 bits show by their differences that they aren't finite."""
+    return _never if bits.dtype.bitwidth == 16 else _is_strange_byte
+
+
+def _never(bits: Any, form: Any) -> bool:
+    return False
+
+
+def _is_strange_byte(bits: Any, form: Any) -> bool:
+    size, most, undefined = np.uint8(form.size), np.uint8(0), np.uint8(0)
+    for k in range(bits.size):
+        most = max(most, np.uint8(bits[k] & size))
+        undefined = max(undefined, np.uint8(bits[k] == form.undefined))
+    return bool(most > form.most or undefined > 0)
+
+
+@scalar
+def _quantum(ref: Any, cand: Any, form: Any) -> int:
+    """Exponent of a power of two of which all these numbers are multiples."""
+    least, size, one = np.uint16(0xFFFF), np.uint16(form.size), np.uint16(1)
+    for k in range(ref.size):  # less one, so that zero is the largest
+        own = subtract(np.uint16(np.uint16(ref[k]) & size), one)
+        other = subtract(np.uint16(np.uint16(cand[k]) & size), one)
+        least = min(least, min(own, other))
+    field = min(np.int64(least) + 1, form.size) >> form.mantissa
+    return form.quantum + max(field, 1) - 1
+
+
+@scalar
+def _power(exponent: int) -> float:
+    return np.int64((exponent + 1023) << 52).view(np.float64)
+
+
+@jit
+def judge(
+    ref: Numbers,
+    cand: Numbers,
+    form: Form,
+    atol: float,
+    rtol: float,
+    quantum: int,
+    worst: Doubles,
+) -> tuple[float, int, int, int]:
+    """Measure a stretch; nothing else is right where the largest error is too many units.
+
+    Args:
+        ref: bits.
+        cand: bits.
+        form: how they are read.
+        atol: tolerances, so small that whatever is within them is good and no extreme.
+        rtol: the same.
+        quantum: exponent of the unit, of which all numbers are multiples.
+        worst: as in `State`.
+
+    Returns:
+        Largest |e|, sums of e and of |e| in units, elements that are not within the tolerances.
+    """
+    a, b, per_unit = np.float32(atol), np.float32(rtol), np.float32(_power(-quantum))
+    worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
+    top, total, magnitude, flagged = np.int32(0), np.int64(0), np.int64(0), np.int64(0)
+    for base in range(0, ref.size, PIECE):
+        rs, cs = ref[base : base + PIECE], cand[base : base + PIECE]
+        some = sizes = units_of(np.float32(0.0), rs[0])
+        flags = np.int32(0)
+        for k in range(rs.size):
+            r = number_of(rs[k], form)
+            e = number_of(cs[k], form) - r
+            error, size = abs(e), abs(r)
+            top = max(top, np.float32(error).view(np.int32))
+            units = units_of(e * per_unit, rs[k])
+            some = add_units_of(some, units)
+            sizes = add_units_of(sizes, size_of(units))
+            is_known = (error == worst_error) & (size == worst_ref)
+            flags = add(flags, np.int32((not error <= a + b * size) & (not is_known)))
+        total += np.int64(some)
+        magnitude += np.int64(sizes)
+        flagged += flags
+    return np.float64(np.int32(top).view(np.float32)), total, magnitude, flagged  # type: ignore[return-value]
+
+
+def number_of(bits: Any, form: Any) -> Any:
+    """The number as float32."""
+    raise NotImplementedError("it is compiled for each dtype")
+
+
+@overload(number_of, jit_options=INLINED)
+def _number_of(bits: Any, form: Any) -> Any:
+    """Choose by type."""
+    return {types.uint16: _number_of_half, types.int16: _number_of_upper}.get(bits, _number_of_byte)
+
+
+def _number_of_half(bits: Any, form: Any) -> Any:
+    return _half(bits)
+
+
+def _number_of_upper(bits: Any, form: Any) -> Any:
+    return _upper(bits)
+
+
+def _number_of_byte(bits: Any, form: Any) -> Any:
+    return _half(_as_half(bits, form.shift)) * form.scale
+
+
+@instruction
+def _as_half(typing_context: Any, bits: Any, shift: Any) -> Any:
+    """A float8 as a float16 that lacks a factor: its bits but the sign moved to the left."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(16)
+        own, by = builder.zext(args[0], wide), builder.trunc(args[1], wide)
+        size = builder.shl(builder.and_(own, ir.Constant(wide, 0x7F)), by)
+        sign = builder.shl(builder.and_(own, ir.Constant(wide, 0x80)), ir.Constant(wide, 8))
+        return builder.or_(size, sign)
+
+    return types.uint16(bits, shift), generate
+
+
+@instruction
+def _half(typing_context: Any, bits: Any) -> Any:
+    """The float32 that 16 bits of a float16 stand for."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(bits), generate
+
+
+@instruction
+def _upper(typing_context: Any, bits: Any) -> Any:
+    """The float32 whose upper 16 bits these are."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(32)
+        moved = builder.shl(builder.zext(args[0], wide), ir.Constant(wide, 16))
+        return builder.bitcast(moved, ir.FloatType())
+
+    return types.float32(bits), generate
+
+
+def units_of(value: Any, bits: Any) -> Any:
+    """An integer as what it is added up in."""
+    raise NotImplementedError("it is compiled for each dtype")
+
+
+@overload(units_of, jit_options=INLINED)
+def _units_of(value: Any, bits: Any) -> Any:
+    """In 32 bits; bfloat16, whose errors are more units, in float64."""
+    return _double_of if bits == types.int16 else _whole_of
+
+
+def _double_of(value: Any, bits: Any) -> Any:
+    return np.float64(value)
+
+
+def _whole_of(value: Any, bits: Any) -> Any:
+    return _whole(value)
+
+
+@instruction
+def add_units_of(typing_context: Any, left: Any, right: Any) -> Any:
+    """A sum; of float64 in any order, which can't round what is below 2^53 units."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if left == types.float64:
+            return builder.fadd(*args, flags=("reassoc",))
+        return builder.add(*args)
+
+    return left(left, right), generate
+
+
+@instruction
+def size_of(typing_context: Any, units: Any) -> Any:
+    """Their magnitude, in their own type."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        (value,) = args
+        if units == types.float64:
+            return context.get_function(abs, signature)(builder, args)
+        return builder.select(
+            builder.icmp_signed("<", value, ir.Constant(value.type, 0)), builder.neg(value), value
+        )
+
+    return units(units), generate
+
+
+@instruction
+def _whole(typing_context: Any, value: Any) -> Any:
+    """A float32 that is an integer, as int32; anything where it is too large."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fptosi(args[0], ir.IntType(32))
+
+    return types.int32(value), generate

@@ -95,6 +95,7 @@ def shaken(rng, ref, *, how):
     return cand
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -117,6 +118,94 @@ def test_bands(seed, dtype, text, how, tolerance, compare_as, stats, count, each
     ref = scores(rng, np.dtype(dtype), count * math.prod(shape), how=how)
     cand = shaken(rng, ref, how=how)
     check_same(comparer, ref.reshape(count, *shape), cand.reshape(count, *shape), seed)
+
+
+def rows_of_classes(rng, dtype, rows, width, *, how):
+    """Rows whose first places are far apart, close, tied, or special."""
+    ref = rng.normal(size=(rows, width)) * rng.choice([1e-3, 1.0, 30.0]) - rng.choice([0, 0, 200])
+    if how != "anywhere":
+        at = rng.random(rows) < rng.choice([0.01, 0.5])
+        ref[at] = np.round(ref[at] * rng.choice([1, 4]))  # many ties, and zeros of both signs
+    ref = ref.astype(dtype)
+    top, other = ref.argmax(axis=1), rng.integers(0, width, rows)
+    at = np.flatnonzero(rng.random(rows) < rng.choice([0.0, 0.02, 0.5]))
+    if how == "close":
+        below = np.nextafter(ref[at, top[at]], np.array(-np.inf, dtype))
+        ref[at, other[at]] = np.where(rng.random(at.size) < 0.5, below, ref[at, top[at]])
+    if how == "special":
+        ref[at, other[at]] = rng.choice(SPECIAL, at.size).astype(dtype)
+        some = rng.random(rows) < 0.01
+        ref[some] = rng.choice([np.nan, -np.inf, np.inf, 0.0, -0.0], (int(some.sum()), 1))
+    return ref
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    dtype=st.sampled_from(["float32", "float64"]),
+    width=st.sampled_from([2, 3, 15, 16, 17, 64, 100]),
+    how=st.sampled_from(["anywhere", "ties", "close", "special"]),
+    tolerance=st.sampled_from(TOLERANCES),
+    stats=st.sampled_from(["gate", "full"]),
+    rows=st.sampled_from([1, 255, 256, 257, 900]),
+    each=st.sampled_from([None, 2]),
+    kind=st.sampled_from(["argmax", "argmax", "set", "ranked"]),
+    k=st.integers(1, 5),
+)
+def test_ranks(seed, dtype, width, how, tolerance, stats, rows, each, kind, k):
+    rng = np.random.default_rng(seed)
+    what = {"argmax": True}
+    if kind != "argmax":
+        what = {"topk": min(k, width - (kind == "set")), "order": kind}
+    rule = DecisionRule("d", "s", **what, axis=1)
+    shape = (width,) if each is None else (width, each)
+    comparer = DecisionComparer(rule, tolerance, dtype, dtype, shape, stats)
+    with np.errstate(over="ignore", under="ignore"):
+        ref = rows_of_classes(rng, np.dtype(dtype), rows * (each or 1), width, how=how)
+    cand = shaken(rng, ref.reshape(-1), how=how).reshape(ref.shape)
+    if each is not None:
+        ref, cand = (np.moveaxis(s.reshape(rows, each, width), 2, 1) for s in (ref, cand))
+        ref, cand = ref.copy(), cand.copy()
+    check_same(comparer, ref, cand, seed)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("width", [3, 40])
+@pytest.mark.parametrize("rule", [{"argmax": True}, {"topk": 2}, {"topk": 2, "order": "ranked"}])
+def test_a_nan_anywhere_in_a_row_is_seen(rule, width, side):
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", **rule), Tolerance(), "float32", "float32", (width,), "gate"
+    )
+    row = np.arange(width, dtype=np.float32)
+    sides = [np.tile(row, (3 * width, 1)) for _ in range(2)]
+    sides[side][np.arange(width), np.arange(width)] = np.nan
+    sides[side][width + np.arange(width), np.arange(width)] = -np.float32(np.nan)
+    tally = check_same(comparer, *sides)
+    assert tally.flips == 2 * width
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint64"])
+@pytest.mark.parametrize("rule", [{"argmax": True}, {"topk": 2}])
+def test_ranks_of_other_dtypes(dtype, rule):
+    rng = np.random.default_rng(3)
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", **rule), Tolerance(0.01), dtype, dtype, (5,), "full"
+    )
+    sides = [rng.integers(0, 9, (3000, 5)).astype(numpy_dtype(dtype)) for _ in range(2)]
+    assert check_same(comparer, *sides).flips > 0
+    assert check_same(comparer, sides[0], sides[0]).flips == 0
+
+
+def test_classes_by_name_and_transforms_are_looked_at():
+    rng = np.random.default_rng(5)
+    names = {"ref_labels": ["a", "b", "c"], "cand_labels": ["c", "a", "b"]}
+    ref = rng.normal(size=(3000, 3)).astype(np.float32)
+    for rule in (names, {"transform": "softmax"}):
+        made = DecisionRule("d", "s", argmax=True, **rule)
+        comparer = DecisionComparer(made, Tolerance(), "float32", "float32", (3,), "full")
+        tally = check_same(comparer, ref, ref[:, [2, 0, 1]].copy())
+        assert (tally.flips == 0) == (rule is names)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "bool"])

@@ -29,13 +29,16 @@ print("fused", *fused.inspect_asm().values())
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.core.bands import parse_bands
 from paritygate.core.policy import DecisionRule
-from paritygate.kernels import scan_bands
+from paritygate.kernels import scan_bands, scan_ranks
 
 x = np.linspace(0, 1, 8192).astype("float32")
 bands = DecisionRule("d", "s", bands=parse_bands("no < 0.5 <= yes"))
 decide = DecisionComparer(bands, Tolerance(1e-3, 1e-3), "float32", "float32", (), "gate")
 decide.compare_lazily(x, x, np.arange(8192))
-for kernel in (scan_bands._come_near,):
+argmax = DecisionRule("d", "s", argmax=True)
+decide = DecisionComparer(argmax, Tolerance(1e-3, 1e-3), "float32", "float32", (32,), "gate")
+decide.compare_lazily(x.reshape(256, 32), x.reshape(256, 32), np.arange(256))
+for kernel in (scan_bands._come_near, scan_ranks.scan_argmax):
     print("kernel", *kernel.inspect_asm().values())
 
 for dtype in ("float32", "float64"):

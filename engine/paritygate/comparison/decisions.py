@@ -159,8 +159,7 @@ class DecisionComparer:
         Ordinals must be ascending, and both arrays stay as they are while the detail is asked.
         """
         self._check(ref, cand, ordinals, truth)
-        rows = ordinals.size * self._layout.each
-        if self._free is not None or rows < FEWEST:
+        if self._free is not None or ref.size < FEWEST:
             return self.compare(ref, cand, ordinals, truth)
 
         def look(rows: Codes) -> DecisionDetail:

@@ -68,4 +68,4 @@ def ranked_judge(
     if rule.bands is not None:
         return BandJudge(rule, tolerance, dtypes[0], compare_as, where, is_one_dtype=is_one_dtype)
     kind = ArgmaxJudge if rule.argmax else TopkJudge
-    return kind(rule, classes, tolerance, dtypes[0], compare_as)
+    return kind(rule, classes, tolerance, dtypes[0], compare_as, is_one_dtype=is_one_dtype)

@@ -12,7 +12,7 @@ from paritygate.tally.histogram import BINS, Histogram
 from paritygate.tally.pairs import Pair
 from paritygate.tally.records import EdgeSides
 
-# Below so many rows a scan gains nothing that counts.
+# Below so many scores a scan gains nothing that counts.
 FEWEST = 4096
 AT_ONCE = 1 << 14  # so that what is made a row stays in the processor's cache
 BINS_WITH_NAN = BINS + 8

@@ -16,6 +16,7 @@ from paritygate.comparison.decide.base import (
     other_than,
     ranked_as,
 )
+from paritygate.comparison.decide.rank_scan import can_scan, scan_topk
 from paritygate.comparison.decide.scanned import Scanned
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
@@ -35,6 +36,8 @@ class TopkJudge:
         tolerance: Tolerance,
         ref_dtype: str,
         compare_as: CompareAs,
+        *,
+        is_one_dtype: bool,
     ) -> None:
         self.k = rule.topk or 1
         self.is_ranked = rule.order == "ranked"
@@ -43,6 +46,7 @@ class TopkJudge:
         self._ref_dtype = ref_dtype
         self._compare_as = compare_as
         self._is_transformed = rule.transform is not None
+        self._is_scanned = is_one_dtype and not self._is_transformed
 
     def __call__(self, ref: Array, cand: Array, samples: int) -> Decided:
         """Decide both sides of a block; views as `flat` makes them."""
@@ -82,8 +86,12 @@ class TopkJudge:
 
     def scan(self, ref: Array, cand: Array, samples: int, *, is_full: bool) -> Scanned | None:
         """Count what is usual of a block and list the rest; None for scores that can't be."""
-        del ref, cand, samples, is_full
-        return None
+        if not self._is_scanned or not can_scan(ref, cand):
+            return None
+        return scan_topk(
+            ref, cand, self._classes, self.k, self._tolerance, samples,
+            is_ranked=self.is_ranked, is_full=is_full,
+        )  # fmt: skip
 
     def _as(self, compare_as: CompareAs, values: Array) -> Array:
         return ranked_as(compare_as, values, self._ref_dtype)

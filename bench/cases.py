@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from bench.contract import Contract
+from bench.decisions import DECISIONS
 from bench.elements import Elements
 from bench.failing import Failing
 from bench.harness import NullRun
@@ -36,6 +37,7 @@ CASES: tuple[Case, ...] = (
             ("gate", "full"), ("1 %", "all"), (1, 10, 100, 1000)
         )
     ),
+    *DECISIONS,
     Contract(2),
     Contract(1000),
     Join("ascending ints"),

@@ -262,3 +262,19 @@ def test_the_first_of_equal_margins_is_told():
     infinite = np.full(3000, np.inf, np.float32)
     tally, _ = comparer.compare_lazily(infinite, infinite, np.arange(7, 3007))
     assert tally.margin_min == MarginAt(math.inf, 7)
+
+
+@pytest.mark.parametrize("width", [3, 40])
+@pytest.mark.parametrize("rule", [{"argmax": True}, {"topk": 2}])
+def test_the_first_of_equal_leads_is_told(rule, width):
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", **rule), Tolerance(), "float32", "float32", (width,), "gate"
+    )
+    ref = np.zeros((600, width), np.float32)
+    ref[:, :3] = [8, 4, 0.5]
+    ref[[300, 400], :3] = [6, 4, 2]
+    ref[:, 3:] = -1
+    tally, _ = comparer.compare_lazily(ref, ref, np.arange(600))
+    assert tally.margin_min == MarginAt(2.0, 300)
+    tally, _ = comparer.compare_lazily(ref[:300], ref[:300], np.arange(300))
+    assert tally.margin_min == MarginAt(4.0 if rule == {"argmax": True} else 3.5, 0)

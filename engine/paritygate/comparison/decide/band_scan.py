@@ -51,20 +51,19 @@ class Rule:
     tolerance: Tolerance | None
 
 
-def scan_bands(rule: Rule, ref: Array, cand: Array, *, is_full: bool) -> Scanned:
+def scan_bands(rule: Rule, edges: Any, ref: Array, cand: Array, *, is_full: bool) -> Scanned:
     """Count the usual scores of a block and list the others.
 
     Args:
         rule: of at most `MOST_EDGES` edges.
+        edges: as `edges_in` gives them for the scores' dtype.
         ref: `(n,)` in one of `DTYPES`, as it is compared, of numbers of the reference's dtype.
         cand: the same.
         is_full: whether margins are counted by size.
     """
     from paritygate.kernels import scan_bands as kernels
 
-    dtype = ref.dtype
-    edges = _edges(rule, dtype)
-    k = len(rule.exact)
+    dtype, k = ref.dtype, len(rule.exact)
     window = np.full((2, edges.passed.size), np.nan, dtype)
     window[0, :k], window[1, :k] = -np.inf, np.inf
     counts = kernels.Counts(
@@ -116,7 +115,8 @@ def _sides(rule: Rule, counts: Any, usual: int) -> tuple[EdgeSides, ...]:
     return tuple(sides)
 
 
-def _edges(rule: Rule, dtype: np.dtype[Any]) -> Any:
+def edges_in(rule: Rule, dtype: np.dtype[Any]) -> Any:
+    """Edges in the dtype of scores, as kernels take them."""
     from paritygate.kernels import scan_bands as kernels
 
     size = len(rule.exact) + len(rule.exact) % 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from paritygate.comparison.decide.band_scan import DTYPES, MOST_EDGES, Rule, scan_bands
+from paritygate.comparison.decide.band_scan import DTYPES, MOST_EDGES, Rule, edges_in, scan_bands
 from paritygate.comparison.decide.base import (
     Codes,
     CompareAs,
@@ -58,6 +58,7 @@ class BandJudge:
         self._tie_up = np.array(bands.tie_up, np.bool_)
         self._tolerance = tolerance
         self._is_transformed = rule.transform is not None
+        self._scan_edges: dict[np.dtype[Any], Any] = {}
         self._is_scanned = is_one_dtype and not self._is_transformed and exact.size <= MOST_EDGES
 
     def __call__(self, ref: Array, cand: Array, samples: int) -> Decided:
@@ -90,7 +91,10 @@ class BandJudge:
         del samples
         if not self._is_scanned or ref.dtype not in DTYPES or ref.dtype != cand.dtype:
             return None
-        return scan_bands(self._scan_rule, ref, cand, is_full=is_full)
+        edges = self._scan_edges.get(ref.dtype)
+        if edges is None:
+            edges = self._scan_edges[ref.dtype] = edges_in(self._scan_rule, ref.dtype)
+        return scan_bands(self._scan_rule, edges, ref, cand, is_full=is_full)
 
     @cached_property
     def _scan_rule(self) -> Rule:

@@ -39,15 +39,14 @@ def test_a_file_cut_short_is_refused_wherever_it_is_cut(
 @pytest.mark.slow
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("compression", ["none", "zstd"])
-@pytest.mark.parametrize("seed", [1, 2])
 def test_damage_is_refused_or_read_as_another_reader_reads_it(
-    tmp_path: Path, container: Container, compression: str, seed: int
+    tmp_path: Path, container: Container, compression: str
 ) -> None:
-    rounds = 200
+    rounds = 300
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.golden.hostile", str(tmp_path), container),
-            *(compression, str(seed), str(rounds)),
+            *(compression, "1", str(rounds)),
         ],
         cwd=ROOT,
         capture_output=True,

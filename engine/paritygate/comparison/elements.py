@@ -313,10 +313,10 @@ class _Work:
         energies = np.empty((3, errors.size // self.width))
         rank.sum_samples(ref, errors, self.width, energies)
         rank.rank_samples(
-            energies, energies.shape[1], start, self.ordinals,
+            energies, 0, energies.shape[1], start, self.ordinals,
             full.rank_undefined, full.rank_at, full.rank,
         )  # fmt: skip
-        for name, of_samples in zip(("rr", "ee", "re"), energies, strict=True):
+        for name, of_samples in zip(("ee", "rr", "re"), energies, strict=True):
             into = self.sums[name]
             into.overflowed += int(np.count_nonzero(~np.isfinite(of_samples)))
             sums.sum_errors(of_samples, into.chunks)

@@ -14,11 +14,13 @@ from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.dtypes import float_format
 from paritygate.core.tensors import Array
-from paritygate.kernels import elements, grids, measures, scan, steps, sums
+from paritygate.kernels import elements, grids, measures, rank, scan, steps, sums
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.output import MIN_RANKED_WIDTH
 
 Ints = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+States = npt.NDArray[np.uint8]
 
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
 WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bits of a float, by its size
@@ -44,12 +46,12 @@ class Scan:
 
     def __init__(self, work: Work, full: FullTier | None) -> None:
         self._samples = max(1, STRETCH // work.width)
+        self._size = self._samples * work.width
+        self._pieces = -(-self._size // grids.PIECE)
         self._is_worth_it = True
-        self._failing = work.failing.make_room(len(work.ordinals), self._samples * work.width)
+        self._failing = work.failing.make_room(len(work.ordinals), self._size)
         self._chunks = np.zeros((5, sums.CHUNKS), np.int64)
-        self._sums = scan.Sums(
-            self._chunks[: scan.EE], _room.kept, np.zeros(1, np.int64), _room.errors, _room.terms
-        )
+        self._units = np.empty((2, self._pieces), np.int64)
         products = self._chunks[scan.EE :]
         self._full = None if full is None else _Measures(work, full, self._samples, products)
 
@@ -58,19 +60,26 @@ class Scan:
         if not self._is_worth_it:
             yield start, stop
             return
+        at, alone = work.found.best_at, start + self._samples
+        if alone < stop and (at[0, 0] < 0 or at[1, 0] < 0):
+            # The first stretch says what is worth a look in those after it.
+            yield from self._scan(work, start, alone)
+            start = alone
+        yield from self._scan(work, start, stop)
+
+    def _scan(self, work: Work, start: int, stop: int) -> Iterator[tuple[int, int]]:
         part = slice(start * work.width, stop * work.width)
         ref, cand = work.ref[part], work.cand[part]
         whole = WHOLE[ref.dtype.itemsize]
         dirty = self.count(work, ref, cand, (ref.view(whole), cand.view(whole)), start)
-        if not dirty.any():
-            return
-        self._is_worth_it = 2 * int(np.count_nonzero(dirty)) <= dirty.size
-        yield from runs(dirty, self._samples, start, stop)
+        if dirty.any():
+            self._is_worth_it = dirty.size == 1 or 2 * int(np.count_nonzero(dirty)) <= dirty.size
+            yield from runs(dirty, self._samples, start, stop)
 
     def count(
         self, work: Work, ref: Array, cand: Array, bits: tuple[Array, Array] | None, start: int
     ) -> npt.NDArray[np.bool_]:
-        """Count what is clean of samples from `start` on.
+        """Count what is finite of samples from `start` on.
 
         Args:
             work: added to.
@@ -82,15 +91,49 @@ class Scan:
         Returns:
             `(stretches,)`, those of which nothing was counted.
         """
-        states = np.empty(-(-ref.size // (self._samples * work.width)), np.uint8)
-        scan.scan_floats(
-            ref, cand, work.width, start, self._samples,
-            work.rule, work.found, self._sums, states, self._failing,
+        rule, found = work.rule, work.found
+        states = np.empty(-(-ref.size // self._size) * self._pieces, np.uint8)
+        found.classes[0, 0] += scan.scan_floats(
+            ref, cand, self._size, rule.atol, rule.rtol, rule.cap,
+            found.best_at, found.best_error, found.best_excess, _room.guess,
+            self._chunks, self._units, states,
         )  # fmt: skip
-        dirty: npt.NDArray[np.bool_] = states == scan.LEFT
+        # What is asked first answers most of the other: before anything has failed, whether it may.
+        if found.best_excess[0] > 1.0:
+            self._keep_suspects(work, ref, cand, start, states)
+            self._look(work, ref, cand, start, states)
+        else:
+            self._look(work, ref, cand, start, states)
+            self._keep_suspects(work, ref, cand, start, states)
+        if np.bitwise_or.reduce(states) & scan.AGAIN:
+            exponent = scan.sum_again(
+                ref, cand, self._size, self._chunks, self._pieces, states,
+                _room.errors, _room.rest,
+            )  # fmt: skip
+            # Room for a little growth where they grew, as fine as can be where that was too coarse.
+            _room.guess = min(exponent + (exponent > _room.guess), grids.HIGHEST - 1)
+        dirty: npt.NDArray[np.bool_] = (states[:: self._pieces] & scan.LEFT) != 0
         if self._full is not None:
             self._full.measure(work, ref, cand, bits, start, dirty)
         return dirty
+
+    def _look(self, work: Work, ref: Array, cand: Array, start: int, states: States) -> None:
+        rule, found = work.rule, work.found
+        if np.bitwise_or.reduce(states) & scan.LOOK:
+            scan.look(
+                ref, cand, self._size, work.width, start, rule.atol, rule.rtol, rule.cap,
+                found.best_at, found.best_error, found.best_excess, self._pieces, states,
+            )  # fmt: skip
+
+    def _keep_suspects(
+        self, work: Work, ref: Array, cand: Array, start: int, states: States
+    ) -> None:
+        found = work.found
+        if np.bitwise_or.reduce(states) & scan.SUSPECT:
+            scan.keep_suspects(
+                ref, cand, self._size, work.width, start, found.best_error, found.best_excess,
+                self._pieces, states, work.rule, self._failing,
+            )  # fmt: skip
 
     def sum(self, row: int) -> ExactSum:
         """What was summed in a row of `kernels.scan`."""
@@ -125,10 +168,8 @@ class _Measures:
     def __init__(self, work: Work, full: FullTier, samples: int, chunks: Ints) -> None:
         self._samples, self._tier = samples, full
         self._lost = np.zeros(3, np.int64)
-        self._full = measures.Full(
-            work.width >= MIN_RANKED_WIDTH, full.histogram, chunks, self._lost,
-            full.rank_undefined, full.rank_at, full.rank,
-        )  # fmt: skip
+        self._is_ranked = work.width >= MIN_RANKED_WIDTH
+        self._full = measures.Full(full.histogram, chunks, self._lost)
         self._floor = _at_least(work.rule.atol, work.cand.dtype)
 
     def measure(
@@ -141,15 +182,30 @@ class _Measures:
         dirty: npt.NDArray[np.bool_],
     ) -> None:
         """Measure the clean stretches of some samples; arguments as of `Scan.count`."""
-        measures.measure_floats(
-            ref, cand, work.width, start, self._samples, work.ordinals,
-            dirty, self._full, _room.measures,
-        )  # fmt: skip
+        size = self._samples * work.width
+        if self._is_ranked:
+            energies = np.empty((3, ref.size // work.width))
+            measures.measure_wide(
+                ref, cand, size, work.width, dirty, energies, self._full, _room.measures
+            )
+            for first, last in runs(~dirty, self._samples, 0, energies.shape[1]):
+                self._rank(work, energies, first, last, start)
+        else:
+            measures.measure_narrow(ref, cand, size, dirty, self._full, _room.measures)
         if bits is not None:
             steps.keep_steps(
                 *bits, work.width, start, self._samples,
                 dirty, self._floor, self._tier.ulp_at, self._tier.ulp,
             )  # fmt: skip
+
+    def _rank(self, work: Work, energies: Doubles, first: int, last: int, start: int) -> None:
+        tier, full = self._tier, self._full
+        rank.rank_samples(
+            energies, first, last - first, start, work.ordinals,
+            tier.rank_undefined, tier.rank_at, tier.rank,
+        )  # fmt: skip
+        for row in range(3):
+            measures.add_samples(energies[row, first:last], full.sums[row], full.lost, row)
 
     def lost(self, row: int) -> int:
         """Terms of a sum that are not finite."""
@@ -176,11 +232,11 @@ class _Room(threading.local):
     def __init__(self) -> None:
         bins = np.empty(grids.PIECE, np.uint16)
         piece = [np.empty(grids.PIECE) for _ in range(5)]
-        self.kept = np.empty((2, sums.CHUNKS), np.int64)
-        self.errors, self.terms = piece[:2]
+        self.errors, self.rest = piece[:2]
+        self.guess = 0  # an exponent that errors are expected to lie below, whatever was before
         self.measures = measures.Room(
             piece[2], piece[3], piece[4], bins, bins.view(np.uint64),
-            np.zeros(4 << 14, np.int64), np.empty((3, grids.PIECE)), np.empty(24),
+            np.zeros(4 << 14, np.int64), np.empty(3, np.int64), np.empty(24),
         )  # fmt: skip
 
 

@@ -54,39 +54,41 @@ def anchor_of(grid: int) -> float:
 
 @jit
 def add_errors(
-    errors: Doubles, exponent: int, chunks: Chunks, of_magnitudes: Chunks, room: Doubles
+    errors: Doubles, rest: Doubles, exponent: int, chunks: Chunks, of_magnitudes: Chunks
 ) -> None:
     """Add errors to `chunks` `(CHUNKS,)`, and their magnitudes to `of_magnitudes`.
 
     Args:
         errors: up to `PIECE`, below 2^exponent each.
+        rest: their magnitudes; written over.
         exponent: less than `HIGHEST`.
         chunks: added to.
         of_magnitudes: added to.
-        room: as large as `errors` or larger; written over.
     """
-    grid, finer = _grid(exponent, 0), _grid(exponent, 1)
-    total, deep_total, magnitude, deep_magnitude, left = split_errors(
-        errors, anchor_of(grid), anchor_of(finer)
-    )
-    if (left << 1) == 0:
+    for level in range(0, _GRIDS, 2):
+        grid, finer = _grid(exponent, level), _grid(exponent, level + 1)
+        total, deep_total, magnitude, deep_magnitude, left = split_errors(
+            errors, rest, anchor_of(grid), anchor_of(finer)
+        )
         add_units(chunks, total, grid)
         add_units(chunks, deep_total, finer)
         add_units(of_magnitudes, magnitude, grid)
         add_units(of_magnitudes, deep_magnitude, finer)
-        return
-    terms = room[: errors.size]
+        if (left << 1) == 0:
+            return
+    add_each(rest, of_magnitudes)
     for k in range(errors.size):
-        terms[k] = errors[k]
-    add_terms(terms, exponent, chunks)
-    for k in range(errors.size):
-        terms[k] = abs(errors[k])
-    add_terms(terms, exponent, of_magnitudes)
+        rest[k] = -rest[k] if errors[k] < 0.0 else rest[k]
+    add_each(rest, chunks)
 
 
 @jit
-def split_errors(errors: Doubles, anchor: float, deep: float) -> tuple[int, int, int, int, int]:
+def split_errors(
+    errors: Doubles, rest: Doubles, anchor: float, deep: float
+) -> tuple[int, int, int, int, int]:
     """Units of errors on two grids, whose anchors are given.
+
+    `rest` is what of their magnitudes is to be split; what is left is written over it.
 
     Returns:
         Units on the first grid and on the second, those of magnitudes on both, and the bits that
@@ -96,7 +98,7 @@ def split_errors(errors: Doubles, anchor: float, deep: float) -> tuple[int, int,
     total = deep_total = magnitude = deep_magnitude = left = np.int64(0)
     for k in range(errors.size):
         sign = np.float64(errors[k]).view(np.int64) >> 63
-        t = abs(errors[k])
+        t = rest[k]
         near = t + anchor
         units = np.float64(near).view(np.int64) - base
         t = t - (near - anchor)
@@ -104,16 +106,16 @@ def split_errors(errors: Doubles, anchor: float, deep: float) -> tuple[int, int,
         total += (units ^ sign) - sign
         near = t + deep
         units = np.float64(near).view(np.int64) - deep_base
+        t = t - (near - deep)
         deep_magnitude += units
         deep_total += (units ^ sign) - sign
-        left |= np.float64(t - (near - deep)).view(np.int64)
+        left |= np.float64(t).view(np.int64)
+        rest[k] = t
     return int(total), int(deep_total), int(magnitude), int(deep_magnitude), int(left)
 
 
 @jit
-def add_products(
-    left: Doubles, right: Doubles, exponent: int, chunks: Chunks, terms: Doubles
-) -> int:
+def add_products(left: Doubles, right: Doubles, exponent: int, chunks: Chunks) -> bool:
     """Add `left * right`, each product rounded to float64, to `chunks` `(CHUNKS,)`.
 
     Args:
@@ -121,25 +123,19 @@ def add_products(
         right: as many; the products are at most 2^exponent each.
         exponent: of the largest product.
         chunks: added to.
-        terms: written over, as large as `left` or larger.
 
     Returns:
-        Products that are not finite, which are not added.
+        Whether two grids were enough; otherwise nothing was added.
     """
-    if exponent < HIGHEST:
-        grid, finer = _grid(exponent, 0), _grid(exponent, 1)
-        total, deep_total, rest = split_products(left, right, anchor_of(grid), anchor_of(finer))
-        if (rest << 1) == 0:
-            add_units(chunks, total, grid)
-            add_units(chunks, deep_total, finer)
-            return 0
-    part = terms[: left.size]
-    for k in range(left.size):
-        part[k] = left[k] * right[k]
-    if exponent < HIGHEST:
-        add_terms(part, exponent, chunks)
-        return 0
-    return add_each(part, chunks)
+    if exponent >= HIGHEST:
+        return False
+    grid, finer = _grid(exponent, 0), _grid(exponent, 1)
+    total, deep_total, rest = split_products(left, right, anchor_of(grid), anchor_of(finer))
+    if (rest << 1) != 0:
+        return False
+    add_units(chunks, total, grid)
+    add_units(chunks, deep_total, finer)
+    return True
 
 
 @jit

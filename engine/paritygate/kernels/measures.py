@@ -16,7 +16,7 @@ from paritygate.kernels.grids import (
     add_terms,
     exponent_of,
 )
-from paritygate.kernels.rank import rank_samples, sum_finite
+from paritygate.kernels.rank import sum_finite
 
 EE, RR, RE = 0, 1, 2  # rows of `sums`
 
@@ -29,20 +29,14 @@ class Full(NamedTuple):
     """What is added to.
 
     Attributes:
-        ranked: whether samples are wide enough to be ranked; then their sums are summed.
         histogram: `(BINS,)` of |e|.
         sums: `(3, CHUNKS)` sums of e^2, r^2 and r*e.
         lost: `(3,)` terms of these that are not finite.
-        rank_undefined, rank_at, rank: as `rank.rank_samples` has them.
     """
 
-    ranked: bool
     histogram: Counts
     sums: Counts
     lost: Counts
-    rank_undefined: Counts
-    rank_at: Counts
-    rank: Doubles
 
 
 class Room(NamedTuple):
@@ -52,7 +46,7 @@ class Room(NamedTuple):
         ref, errors, terms: `(PIECE,)`.
         bins: `(PIECE,)` of a piece's errors; `words` is the same memory, four a word.
         counts: `(4 * 2^14,)`, all zero between two calls.
-        energies: `(3, PIECE)`.
+        spread: `(3,)` errors that are zero, lowest and highest bin of the others.
         lanes: `(24,)`.
     """
 
@@ -62,65 +56,78 @@ class Room(NamedTuple):
     bins: npt.NDArray[np.uint16]
     words: npt.NDArray[np.uint64]
     counts: Counts
-    energies: Doubles
+    spread: Counts
     lanes: Doubles
 
 
 @jit
-def measure_floats(
+def measure_narrow(
     ref: Numbers,
     cand: Numbers,
-    width: int,
-    start: int,
-    samples: int,
-    ordinals: Counts,
+    size: int,
     dirty: npt.NDArray[np.bool_],
     full: Full,
     room: Room,
 ) -> None:
-    """Measure the clean stretches of some samples.
+    """Measure the clean stretches of samples that are too narrow to be ranked.
 
     Args:
         ref: flat values of these samples, of one dtype with those of `cand`.
         cand: the same of the candidate.
-        width: elements a sample, at least 1.
-        start: number of the first sample.
-        samples: samples a stretch.
-        ordinals: of all samples.
+        size: elements a stretch.
         dirty: `(stretches,)` those that are left out.
         full: added to.
         room: written over.
     """
-    size = samples * width
-    zeros, lowest, highest = 0, 0x7FFF, 0
+    begin_bins(room.spread)
     for number in range(dirty.size):
         if dirty[number]:
             continue
-        base = number * size
-        stop = min(base + size, ref.size)
-        for at in range(base, stop, PIECE):
+        stop = min(number * size + size, ref.size)
+        for at in range(number * size, stop, PIECE):
             r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
-            wide_ref, errors = room.ref[: r.size], room.errors[: r.size]
-            top_ref, top_error = widen(r, c, wide_ref, errors)
-            none, low = find_bins(errors, room.bins[: r.size])
-            zeros, lowest = zeros + none, min(lowest, low)
-            highest = max(highest, top_error >> 49)
-            count_bins(room.bins[: r.size], room.words[: r.size >> 2], room.counts)
-            if full.ranked:
-                sum_finite(wide_ref, errors, at - base, width, room.energies, room.lanes)
-            else:
-                add_energies(wide_ref, errors, top_ref, top_error, full, room.terms)
-        if full.ranked:
-            here = (stop - base) // width
-            first = start + number * samples
-            rank_samples(
-                room.energies, here, first, ordinals,
-                full.rank_undefined, full.rank_at, full.rank,
-            )  # fmt: skip
-            add_samples(room.energies[0, :here], full.sums, full.lost, RR)
-            add_samples(room.energies[1, :here], full.sums, full.lost, EE)
-            add_samples(room.energies[2, :here], full.sums, full.lost, RE)
-    collect_bins(room.counts, zeros, lowest, highest, full.histogram)
+            wide, errors = room.ref[: r.size], room.errors[: r.size]
+            top_ref, top_error = widen(r, c, wide, errors)
+            count_errors(errors, top_error, room)
+            add_energies(wide, errors, top_ref, top_error, full, room.terms)
+    collect_bins(room.counts, room.spread, full.histogram)
+
+
+@jit
+def measure_wide(
+    ref: Numbers,
+    cand: Numbers,
+    size: int,
+    width: int,
+    dirty: npt.NDArray[np.bool_],
+    energies: Doubles,
+    full: Full,
+    room: Room,
+) -> None:
+    """Measure the clean stretches of samples that are ranked, but for their sums.
+
+    Args:
+        ref: flat values of these samples, of one dtype with those of `cand`.
+        cand: the same of the candidate.
+        size: elements a stretch.
+        width: elements a sample.
+        dirty: `(stretches,)` those that are left out.
+        energies: `(3, samples)` set as by `rank.sum_samples`, of clean stretches.
+        full: added to.
+        room: written over.
+    """
+    begin_bins(room.spread)
+    for number in range(dirty.size):
+        if dirty[number]:
+            continue
+        stop = min(number * size + size, ref.size)
+        for at in range(number * size, stop, PIECE):
+            r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
+            wide, errors = room.ref[: r.size], room.errors[: r.size]
+            _top_ref, top_error = widen(r, c, wide, errors)
+            count_errors(errors, top_error, room)
+            sum_finite(wide, errors, at, width, energies, room.lanes)
+    collect_bins(room.counts, room.spread, full.histogram)
 
 
 @jit
@@ -135,6 +142,22 @@ def widen(ref: Numbers, cand: Numbers, wide_ref: Doubles, errors: Doubles) -> tu
         top_ref = max(top_ref, np.float64(abs(r)).view(np.int64))
         top_error = max(top_error, np.float64(abs(error)).view(np.int64))
     return int(top_ref), int(top_error)
+
+
+@scalar
+def begin_bins(spread: Any) -> None:
+    """Before the first errors are counted."""
+    spread[0], spread[1], spread[2] = 0, 0x7FFF, 0
+
+
+@jit
+def count_errors(errors: Doubles, top: int, room: Room) -> None:
+    """Count |error| in `room.counts`; `top` has the bits of the largest one."""
+    bins, spread = room.bins[: errors.size], room.spread
+    zeros, lowest = find_bins(errors, bins)
+    spread[0] += zeros
+    spread[1], spread[2] = min(spread[1], lowest), max(spread[2], top >> 49)
+    count_bins(bins, room.words[: errors.size >> 2], room.counts)
 
 
 @jit
@@ -166,37 +189,41 @@ def count_bins(bins: npt.NDArray[np.uint16], words: npt.NDArray[np.uint64], coun
 
 
 @jit
-def collect_bins(counts: Counts, zeros: int, lowest: int, highest: int, histogram: Counts) -> None:
-    """Move what was counted into `histogram`; below the lowest bin there is only bin 0."""
-    _move(counts, 0, histogram)
-    histogram[0] += zeros
-    histogram[1] -= zeros
-    for top in range(max(lowest, 1), highest + 1):
-        _move(counts, top, histogram)
+def collect_bins(counts: Counts, spread: Counts, histogram: Counts) -> None:
+    """Move what was counted into `histogram`, `(BINS,)`.
 
-
-@scalar
-def _move(counts: Any, top: int, histogram: Any) -> None:
-    for column in range(4):
-        histogram[top + 1] += counts[4 * top + column]
-        counts[4 * top + column] = 0
+    Its first two bins are zero and the smallest numbers, which begin with the same bits.
+    """
+    lowest, highest = max(spread[1], 1), spread[2]
+    for top in range(lowest - 1, highest + 1):
+        place = 0 if top < lowest else top
+        for column in range(4 * place, 4 * place + 4):
+            histogram[place + 1] += counts[column]
+            counts[column] = 0
+    histogram[0] += spread[0]
+    histogram[1] -= spread[0]
 
 
 @jit
 def add_energies(
     ref: Doubles, errors: Doubles, top_ref: int, top_error: int, full: Full, terms: Doubles
 ) -> None:
-    """Add r^2, e^2 and r*e of each element, exactly."""
+    """Add e^2, r^2 and r*e of each element, exactly."""
     of_ref, of_error = exponent_of(top_ref), exponent_of(top_error)
-    full.lost[RR] += add_products(ref, ref, 2 * of_ref, full.sums[RR], terms)
-    if top_error > 0:
-        full.lost[EE] += add_products(errors, errors, 2 * of_error, full.sums[EE], terms)
-        full.lost[RE] += add_products(ref, errors, of_ref + of_error, full.sums[RE], terms)
+    for row in range(3):
+        left, of_left = (errors, of_error) if row == EE else (ref, of_ref)
+        right, of_right = (ref, of_ref) if row == RR else (errors, of_error)
+        exponent = of_left + of_right
+        if not add_products(left, right, exponent, full.sums[row]):
+            part = terms[: left.size]
+            for k in range(left.size):
+                part[k] = left[k] * right[k]
+            add_samples(part, full.sums[row], full.lost, row)
 
 
 @jit
 def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
-    """Add sums of samples to a row of `sums`, exactly; they are written over."""
+    """Add terms to a sum, exactly; they are written over."""
     for at in range(0, terms.size, PIECE):
         part = terms[at : at + PIECE]
         top = np.int64(0)
@@ -204,6 +231,6 @@ def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
             top = max(top, np.float64(abs(part[k])).view(np.int64))
         exponent = exponent_of(int(top))
         if exponent < HIGHEST:
-            add_terms(part, exponent, sums[row])
+            add_terms(part, exponent, sums)
         else:
-            lost[row] += add_each(part, sums[row])
+            lost[row] += add_each(part, sums)

@@ -23,7 +23,7 @@ Counts = npt.NDArray[np.int64]
 
 @jit
 def sum_samples(ref: Doubles, errors: Doubles, width: int, energies: Doubles) -> None:
-    """Sums of r^2, e^2 and r*e of each sample, over its finite pairs.
+    """Sums of e^2, r^2 and r*e of each sample, over its finite pairs.
 
     Element k is added to lane k mod 8, as far as there are eight; the lanes are added in pairs, and
     what is beyond the last whole eight after them.
@@ -36,7 +36,8 @@ def sum_samples(ref: Doubles, errors: Doubles, width: int, energies: Doubles) ->
     """
     for i in range(errors.size // width):
         part = slice(i * width, (i + 1) * width)
-        energies[0, i], energies[1, i], energies[2, i] = _energies(ref[part], errors[part])
+        rr, ee, re = _energies(ref[part], errors[part])
+        energies[0, i], energies[1, i], energies[2, i] = ee, rr, re
 
 
 @jit
@@ -48,8 +49,8 @@ def sum_finite(
     Args:
         ref: of the piece.
         errors: the same.
-        at: place of the piece among the elements of these samples, a multiple of eight where a
-            sample goes on; pieces follow each other.
+        at: place of the piece among the elements of these samples; pieces of a sample follow each
+            other and begin at a multiple of eight in it.
         width: elements a sample.
         energies: of the samples that end here.
         lanes: `(24,)` of the sample that goes on.
@@ -68,12 +69,13 @@ def sum_finite(
             r, e = ref[whole - at : last - at], errors[whole - at : last - at]
             for k in range(r.size):
                 rr, ee, re = rr + r[k] * r[k], ee + e[k] * e[k], re + r[k] * e[k]
-            energies[0, i], energies[1, i], energies[2, i] = rr, ee, re
+            energies[0, i], energies[1, i], energies[2, i] = ee, rr, re
 
 
 @jit
 def rank_samples(
     energies: Doubles,
+    first: int,
     samples: int,
     start: int,
     ordinals: Counts,
@@ -85,16 +87,17 @@ def rank_samples(
 
     Args:
         energies: `(3, samples)` or wider, of `sum_samples`.
-        samples: how many there are.
-        start: number of the first sample.
+        first: which of these is the first to be ranked.
+        samples: how many are.
+        start: number of the sample that `energies` begins with.
         ordinals: of all samples.
         undefined: `(2,)` samples that have no figure, added to; rows are (noise over signal,
             1 - cosine).
         best_at: `(2,)` a sample or -1.
         best: `(2, 3)` its figure and its sums of r^2 and e^2.
     """
-    for i in range(samples):
-        rr, ee, re = energies[0, i], energies[1, i], energies[2, i]
+    for i in range(first, first + samples):
+        ee, rr, re = energies[0, i], energies[1, i], energies[2, i]
         if not (0.0 < rr < math.inf and ee < math.inf):
             undefined[0] += 1
             undefined[1] += 1

@@ -29,7 +29,7 @@ CASES: tuple[Case, ...] = (
         Elements(tier, dtype, width)
         for tier in ("gate", "full")
         for dtype in ("float32", "float64", "int32")
-        for width in (1, 10, 1000)
+        for width in (1, 10, 100, 1000)
     ),
     *(
         Failing(tier, share, width)

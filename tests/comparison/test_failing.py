@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from paritygate.comparison import elements as comparison
-from paritygate.comparison import looks, scan
+from paritygate.comparison import looks, scan, work
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.marks import Marks
@@ -63,7 +63,7 @@ def cases(draw: st.DrawFn) -> tuple[Any, Any, Tolerance, Any]:
         atol=draw(st.sampled_from([0.0, 0.25, 0.3])),
         rtol=draw(st.sampled_from([0.0, 1e-3, 0.25])),
         nonfinite=draw(st.sampled_from(["fail", "match"])),
-        max_abs=draw(st.sampled_from([None, 0.4, 0.1])),
+        max_abs=draw(st.sampled_from([None, 0.4, 0.1, 0.5])),
         max_outlier_fraction=draw(st.sampled_from([0.0, 0.3])),
     )
     return ref, cand, tolerance, draw(st.sampled_from(["gate", "full"]))
@@ -100,7 +100,18 @@ def plain(value: float, count: int = 40, width: int = 3) -> Any:
     return np.full((count, width), value, np.float32)
 
 
+def tied_far_apart() -> Any:
+    """Two elements of one excess in two stretches; the second has the larger error."""
+    ref, cand = np.ones((6, 16)), np.ones((6, 16))
+    ref[0, 5], cand[0, 5] = 100, 110
+    ref[1, 3], cand[1, 3] = 1, 1.5
+    ref[5, 2], cand[5, 2] = 2, 3
+    return ref, cand, Tolerance(0.0, 0.25), "gate"
+
+
 @settings(max_examples=300, deadline=None)
+@example(tied_far_apart())
+@example((plain(0), plain(0.5), Tolerance(1.0, 0.0, max_abs=0.5), "gate"))  # at the cap
 @given(cases())
 @example((plain(0), plain(1), Tolerance(0.0, 0.0), "gate"))  # every excess is infinite
 @example((plain(0), plain(INF), Tolerance(0.0, 0.0), "full"))
@@ -112,6 +123,7 @@ def test_failing_samples_are_counted_as_element_by_element(case: Any) -> None:
     slow, all_details = judge.compare(ref, cand, ordinals)
     fast, details = judge.compare(ref, cand, ordinals, is_lazy=True, in_order=True)
     assert fast.to_json() == slow.to_json()
+    assert (details.counts > 0).all()
     rows, rules = details.failed()
     np.testing.assert_array_equal(rows, np.flatnonzero(all_details.rules))
     np.testing.assert_array_equal(rules, all_details.rules[rows])
@@ -177,11 +189,11 @@ def test_what_is_beside_a_value_that_is_not_finite_is_not_judged_one_by_one(
     ref[::10, 1] = NAN
     judged: list[int] = []
     judge = comparer(ref, ref, Tolerance(0.0, 0.0, nonfinite="match"), "full")
-    whole = comparison._Work.judge
+    whole = work.Work.judge
     monkeypatch.setattr(
-        comparison._Work,
+        work.Work,
         "judge",
-        lambda work, start, stop: (judged.append(stop - start), whole(work, start, stop))[0],
+        lambda own, start, stop: (judged.append(stop - start), whole(own, start, stop))[0],
     )
     tally, _ = judge.compare(ref, ref.copy(), np.arange(200), is_lazy=True)
     assert sum(judged) == 20

@@ -149,11 +149,11 @@ def test_a_cap_is_kept_to_the_last_step(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("rtol", [0.0, 0.25])
 def test_one_step_beyond_the_bound_fails_after_worse_was_seen(dtype: str, rtol: float) -> None:
-    ref = np.full((6, PIECE), 2.0, dtype)
+    ref = np.full((6, PIECE), 8 * rtol, dtype)
     cand = ref.copy()
-    bound = 0.5 + rtol * 2.0
+    bound = 0.5 + rtol * 8 * rtol
     cand[0, 0] += 9.0
-    cand[3, 3] = 2.0 + bound
+    cand[3, 3] += bound
     cand[4, 4] = np.nextafter(cand[3, 3], cand.dtype.type(9))
     assert both(ref, cand, Tolerance(0.5, rtol), "gate").failing_samples == 2
 

@@ -6,6 +6,7 @@ import itertools
 
 from bench.contract import Contract
 from bench.decisions import DECISIONS
+from bench.dtypes import DTYPES
 from bench.elements import Elements
 from bench.failing import Failing
 from bench.harness import NullRun
@@ -38,6 +39,7 @@ CASES: tuple[Case, ...] = (
         )
     ),
     *DECISIONS,
+    *DTYPES,
     Contract(2),
     Contract(1000),
     Join("ascending ints"),

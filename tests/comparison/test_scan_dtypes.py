@@ -165,3 +165,30 @@ def test_stretches_of_many_elements_and_of_the_largest_errors_are_summed(
         assert tally.at_limits == tuple(
             int((side == limit).sum()) for side in sides for limit in (low, high)
         )
+
+
+def stretches(name: str, tolerance: Tolerance, *pairs: tuple[float, float]) -> None:
+    """One pair a stretch of equal elements; both ways must find the same."""
+    ref, cand = (np.repeat(np.array(side), 8).reshape(-1, 8) for side in zip(*pairs, strict=True))
+    judge = ElementComparer(tolerance, name, name, (8,), "gate")
+    dtype = numpy_dtype(name)
+    assert_same(judge, ref.astype(dtype), cand.astype(dtype), np.arange(len(pairs)))
+
+
+@pytest.mark.parametrize("name", ["float16", "int16"])
+def test_what_outranks_the_worst_so_far_is_noticed(name: str) -> None:
+    """A larger error of a smaller excess; the same error at a smaller reference; a failing one."""
+    both = Tolerance(1.0, 0.5)
+    stretches(name, both, (8, 12), (1000, 1100), (6, 10))
+    stretches(name, both, (8, 12), (4, 7), (100, 155), (100, 152), (100, 151))
+
+
+def test_errors_of_too_many_units_are_left_to_others() -> None:
+    tiny = 2.0**-30
+    stretches("bfloat16", Tolerance(2.0, 0.0), (1.0, 1.5), (tiny, 1.0), (-tiny, 1.0), (1.0, tiny))
+
+
+def test_errors_that_float64_rounds_are_left_to_others() -> None:
+    wide = np.array([[0] * 8, [1] * 8]), np.array([[2**55 + 1] * 8, [2**54 + 4] * 8])
+    judge = ElementComparer(Tolerance(1e300, 0.0), "int64", "int64", (8,), "full")
+    assert_same(judge, *wide, np.arange(2))

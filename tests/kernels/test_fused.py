@@ -17,7 +17,7 @@ SHOW = """
 import numba, numpy as np
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
-from paritygate.kernels import elements, grids, rank, scan, scan_integers, scan_narrow
+from paritygate.kernels import elements, grids, rank, scan, scan_integers, scan_narrow, settle
 
 @numba.njit(fastmath=True)
 def fused(a, b, c):
@@ -54,7 +54,7 @@ judge.compare(x, x + np.int8(1), np.arange(4), is_lazy=True)
 x = x.astype(np.float16)
 judge = ElementComparer(Tolerance(1.0, 1e-3), "float16", "float16", (16,), "gate")
 judge.compare(x, x, np.arange(4), is_lazy=True)
-kernels = scan_integers.scan_integers, scan_integers.settle, scan_narrow.judge
+kernels = scan_integers.scan_integers, settle.settle, scan_narrow.judge
 shared = (scan.look, rank.sum_finite, grids.split_products)
 for kernel in (scan.scan_floats, elements.judge_floats, *shared, *kernels):
     found = kernel.inspect_asm().values()

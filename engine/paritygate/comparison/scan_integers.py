@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from paritygate.comparison.scans import Work
 
 _NO_LIMITS = (1, 0)
-_TILES = 16  # for one byte a value; a call costs as much as many values
+_TILES = 32  # for one byte a value; a call costs as much as many values
 
 
 class IntegerScan:

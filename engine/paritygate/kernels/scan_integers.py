@@ -18,14 +18,14 @@ from numba.extending import overload
 from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import PIECE, add_terms, add_units, exponent_of
-from paritygate.kernels.scalar import allowed, bin_of, excess, integer_bound, integer_error
+from paritygate.kernels.scalar import allowed, bin_of, integer_bound, integer_error
+from paritygate.kernels.settle import settle
 from paritygate.kernels.typed import add, differing, either, subtract
 
 E, ABS_E, EE = 0, 1, 2  # rows of `chunks`
 TABLE = 4096  # errors below it are counted by value
-_PART = 2048  # elements whose narrow sums can't overflow
+_PART = 1024  # elements whose narrow sums can't overflow
 _SMALL = 15
-_LOOK = 256  # elements that are looked at one by one where one of them may be the worst
 _SUMMABLE = 1 << 62
 _EXACT = 1 << 53  # errors below it are exact in float64
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
@@ -100,11 +100,15 @@ def scan_integers(
     if rule.rtol == 0.0:
         most = min(most, integer_bound(rule.atol))
     most = min(most, np.uint64(min(_SUMMABLE // size, _EXACT)))
+    ends = tables.limits
+    is_limited = ends[0, 0] <= ends[0, 1] or ends[1, 0] <= ends[1, 1]
+    is_alike = ends[0, 0] == ends[1, 0] and ends[0, 1] == ends[1, 1]
     for number in range(dirty.size):
         base = number * size
         r, c = ref[base : base + size], cand[base : base + size]
         top, total, magnitude = np.uint64(0), np.int64(0), np.int64(0)
-        if _differ(r, c):
+        is_equal = not _differ(r, c)
+        if not is_equal:
             top, total, magnitude = measure(r, c)
         if top > most:
             dirty[number] = True
@@ -127,20 +131,28 @@ def scan_integers(
         found.classes[0, 0] += r.size
         add_units(tables.chunks[E], total, 0)
         add_units(tables.chunks[ABS_E], magnitude, 0)
-        if tables.limits[0, 0] <= tables.limits[0, 1]:
-            _count_limits(r, tables.limits[0], tables.at_limits[0])
-        if tables.limits[1, 0] <= tables.limits[1, 1]:
-            _count_limits(c, tables.limits[1], tables.at_limits[1])
+        if is_limited:
+            low, high = count_limits(r, tables.limits[0])
+            tables.at_limits[0, 0] += low
+            tables.at_limits[0, 1] += high
+            if not (is_equal and is_alike):
+                low, high = count_limits(c, tables.limits[1])
+            tables.at_limits[1, 0] += low
+            tables.at_limits[1, 1] += high
     if tables.full:
         add_up(tables)
 
 
 @scalar
 def _differ(ref: Any, cand: Any) -> bool:
-    bits = differing(ref[0], ref[0])
-    for k in range(ref.size):
-        bits = either(bits, differing(ref[k], cand[k]))
-    return bool(bits != 0)
+    for base in range(0, ref.size, _PART):
+        r, c = ref[base : base + _PART], cand[base : base + _PART]
+        bits = differing(r[0], r[0])
+        for k in range(r.size):
+            bits = either(bits, differing(r[k], c[k]))
+        if bits != 0:
+            return True
+    return False
 
 
 def measure(ref: Any, cand: Any) -> Any:
@@ -263,91 +275,33 @@ def _count(ref: Any, cand: Any, top: Any, counts: Any) -> None:
         counts[np.uint64(k) & np.uint64(3), np.uint64(integer_error(ref[k], cand[k]))] += 1
 
 
-@scalar
-def _count_limits(values: Any, limits: Any, at_limits: Any) -> None:
-    """Count the elements at the smallest and the largest number of their dtype."""
+@jit
+def count_limits(values: Numbers, limits: Counts) -> tuple[np.int64, np.int64]:
+    """How many are the smallest, and how many the largest number of their dtype.
+
+    Args:
+        values: of a stretch.
+        limits: `(2,)`; descending: none are counted.
+    """
+    lows, highs = np.int64(0), np.int64(0)
+    if limits[0] > limits[1]:
+        return lows, highs
     lowest = highest = values[0]
     for k in range(values.size):
         lowest = min(lowest, values[k])
         highest = max(highest, values[k])
-    if not (np.int64(lowest) == limits[0] or np.int64(highest) == limits[1]):
-        return
+    is_low, is_high = np.int64(lowest) == limits[0], np.int64(highest) == limits[1]
+    if not (is_low or is_high):
+        return lows, highs
     for base in range(0, values.size, _PART):
         part = values[base : base + _PART]
         low = high = np.int16(0)
         for k in range(part.size):
             low = add(low, np.int16(part[k] == lowest))
             high = add(high, np.int16(part[k] == highest))
-        at_limits[0] += np.int64(low) if np.int64(lowest) == limits[0] else 0
-        at_limits[1] += np.int64(high) if np.int64(highest) == limits[1] else 0
-
-
-@jit
-def settle(
-    ref: Doubles,
-    errors: Doubles,
-    width: int,
-    first: int,
-    top: Any,
-    rule: Rule,
-    found: Found,
-    worst: Doubles,
-) -> bool:
-    """Judge a stretch, and keep its extremes if it is clean and they outrank the best.
-
-    Args:
-        ref: of the stretch.
-        errors: signed, exact; of integers or floats.
-        width: elements a sample.
-        first: number of its first sample.
-        top: largest |e|.
-        rule: what is tolerated.
-        found: extremes, of samples before these.
-        worst: |ref| and |e| of the last element that had the worst excess; written over.
-
-    Returns:
-        Whether the stretch is clean.
-    """
-    highest = np.float64(top)
-    failing = np.int64(0)
-    for k in range(ref.size):
-        failing += np.int64(not abs(errors[k]) <= allowed(ref[k], rule.atol, rule.rtol))
-    if failing > 0:
-        return False
-    if top > found.best_error[0] or found.best_at[0, 0] < 0:
-        for k in range(errors.size):
-            if abs(errors[k]) == highest:
-                found.best_error[0] = top
-                found.best_at[0, 0], found.best_at[0, 1] = first + k // width, k % width
-                break
-    _keep_excess(ref, errors, width, first, rule, found, worst)
-    return True
-
-
-@scalar
-def _keep_excess(
-    ref: Any, errors: Any, width: int, first: int, rule: Any, found: Any, worst: Any
-) -> None:
-    """Keep the worst excess of a clean stretch, the first of those that tie."""
-    ratio, best, at = found.best_excess[0], np.float64(found.best_error[1]), -1
-    if found.best_at[1, 0] < 0:
-        ratio, best = -1.0, np.float64(-1.0)
-    for base in range(0, ref.size, _LOOK):
-        r, e = ref[base : base + _LOOK], errors[base : base + _LOOK]
-        near, flagged = ratio * _SHRUNK, np.int64(0)
-        for k in range(r.size):
-            flagged += np.int64(not abs(e[k]) < near * allowed(r[k], rule.atol, rule.rtol))
-        if flagged == 0:
-            continue
-        for k in range(r.size):
-            error = abs(e[k])
-            x = excess(error, allowed(r[k], rule.atol, rule.rtol))
-            if x > ratio or (x == ratio and error > best):
-                ratio, best, at = x, np.float64(error), base + k
-    if at >= 0:
-        found.best_excess[0], found.best_error[1] = ratio, found.best_error.dtype.type(best)
-        found.best_at[1, 0], found.best_at[1, 1] = first + at // width, at % width
-        worst[0], worst[1] = abs(ref[at]), best
+        lows += np.int64(low)
+        highs += np.int64(high)
+    return lows if is_low else np.int64(0), highs if is_high else np.int64(0)
 
 
 @jit

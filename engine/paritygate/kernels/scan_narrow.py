@@ -18,7 +18,7 @@ from numba.extending import overload
 from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import add_units
-from paritygate.kernels.scan_integers import settle
+from paritygate.kernels.settle import settle
 from paritygate.kernels.typed import add, instruction, subtract
 
 E, ABS_E = 0, 1  # rows of `chunks`

@@ -41,6 +41,7 @@ TOLERANCES = (
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "FEWEST", 1)
     monkeypatch.setattr(decisions, "AT_ONCE", 1000)
+    monkeypatch.setattr(decisions, "MOST_LISTED", 1.0)
     monkeypatch.setattr(details, "AT_ONCE", 7)
 
 
@@ -278,3 +279,13 @@ def test_the_first_of_equal_leads_is_told(rule, width):
     assert tally.margin_min == MarginAt(2.0, 300)
     tally, _ = comparer.compare_lazily(ref[:300], ref[:300], np.arange(300))
     assert tally.margin_min == MarginAt(4.0 if rule == {"argmax": True} else 3.5, 0)
+
+
+@pytest.mark.parametrize(("order", "flips"), [("set", 0), ("ranked", 30)])
+def test_another_order_of_the_first_is_a_flip_where_it_counts(order, flips):
+    rule = DecisionRule("d", "s", topk=3, order=order)
+    comparer = DecisionComparer(rule, Tolerance(), "float32", "float32", (20,), "gate")
+    ref = np.tile(np.arange(20, dtype=np.float32), (300, 1))
+    cand = ref.copy()
+    cand[::10, [18, 19]] = ref[::10, [19, 18]]
+    assert check_same(comparer, ref, cand).flips == flips

@@ -24,7 +24,7 @@ from paritygate.comparison.decide.function import Function
 from paritygate.comparison.decide.judges import check_kind, free_judge, ranked_judge
 from paritygate.comparison.decide.layout import lay_out
 from paritygate.comparison.decide.names import truth_lookup, unique_names
-from paritygate.comparison.decide.scanned import AT_ONCE, FEWEST
+from paritygate.comparison.decide.scanned import AT_ONCE, FEWEST, MOST_LISTED
 from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.core.dtypes import dtype_name, widened
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -178,7 +178,7 @@ class DecisionComparer:
         sides = self._sides(ref, cand)
         rows = ordinals.size * self._layout.each
         scanned = self._ranked.scan(*sides, rows, is_full=self._stats == "full")
-        if scanned is None or 2 * scanned.listed.size > rows:
+        if scanned is None or scanned.listed.size > MOST_LISTED * rows:
             return None
         tally = self._counting.count_usual(scanned, self._rows(ordinals))
         flipped, margins = [np.empty(0, np.int64)], [np.empty(0)]

@@ -14,6 +14,7 @@ from paritygate.tally.records import EdgeSides
 
 # Below so many scores a scan gains nothing that counts.
 FEWEST = 4096
+MOST_LISTED = 0.5  # share of the rows from which on all are looked at as they lie
 AT_ONCE = 1 << 14  # so that what is made a row stays in the processor's cache
 BINS_WITH_NAN = BINS + 8
 

@@ -79,7 +79,12 @@ def test_equal_values(dtype: str, tolerance: tuple[float, float]) -> None:
 
 
 def test_errors_that_grow_and_shrink_faster_than_any_guess() -> None:
-    for powers in ([-60, 30, -60, 30], [30, 29, 28, -500], [-900, 900, 0, -1074 + 60]):
+    for powers in (
+        [-60, 30, -60, 30],
+        [0, 6, 12, 18],
+        [30, 29, 28, -500],
+        [-900, 900, 0, -1074 + 60],
+    ):
         ref = np.zeros((4, PIECE))
         cand = np.ldexp(np.random.default_rng(2).integers(-7, 8, size=ref.shape), 0) * 1.0
         for row, power in enumerate(powers):
@@ -144,6 +149,9 @@ def test_a_cap_is_kept_to_the_last_step(dtype: str) -> None:
         above[2, 3] = np.nextafter(cand[2, 3], cand.dtype.type(1))
         tally = both(ref, above, Tolerance(atol, 0.0, max_abs=0.5), "gate")
         assert tally.failing_samples == 1
+        above[0, 1] = 0.75
+        tally = both(ref, above, Tolerance(atol, 0.0, max_abs=0.5), "gate")
+        assert tally.failing_samples == 2
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -161,9 +169,9 @@ def test_one_step_beyond_the_bound_fails_after_worse_was_seen(dtype: str, rtol: 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_steps_from_one_end_to_the_other_and_over_both_zeros(dtype: str) -> None:
     largest = np.finfo(dtype).max
-    ref = np.array([[0.0, -0.0], [1.0, 1.0], [-largest, 0.1], [-0.0, 0.1]], dtype)
-    cand = np.array([[-0.0, 0.0], [-1.0, 1.5], [largest, 0.1], [0.0, 0.3]], dtype)
-    for rows in (slice(0, 1), slice(0, 2), slice(0, 4), slice(3, 4)):
+    ref = np.array([[0.0, -0.0], [1.0, 1.0], [-1e30, 0.1], [-largest, 0.1], [-0.0, 0.1]], dtype)
+    cand = np.array([[-0.0, 0.0], [-1.0, 1.5], [1e30, 0.1], [largest, 0.1], [0.0, 0.3]], dtype)
+    for rows in (slice(0, 1), slice(0, 2), slice(0, 3), slice(0, 5), slice(4, 5)):
         for atol in (0.0, 0.1, float(np.float32(0.1)), 1e-46, 1e300):
             both(ref[rows], cand[rows], Tolerance(atol, 0.0))
 

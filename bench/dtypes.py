@@ -1,17 +1,18 @@
-"""Elements of every other dtype against reading them, and integers against NumPy too.
+"""Elements of every other dtype against reading them, on two threads; integers against NumPy too.
 
 Sides are too large for the processor's caches, since of a byte an element much fits into these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from bench.elements import numpy_statistics
 from bench.make import Array
-from bench.measure import Row, Scale, in_turn, seconds
+from bench.measure import Row, Scale, in_turn, seconds, shared
 
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.dtypes import NARROW_FLOATS, float_format, numpy_dtype
@@ -60,11 +61,11 @@ class Dtype:
         assert tally.failing_samples == 0
         whole = np.uint32 if ref.itemsize < np.dtype(np.int64).itemsize else np.uint64
 
-        def ours() -> None:
+        def ours(cuts: Sequence[slice]) -> None:
             for cut in cuts:
-                comparer.compare(ref[cut], cand[cut], ordinals[cut], is_lazy=True)
+                comparer.compare(ref[cut], cand[cut], ordinals[cut], is_lazy=True, in_order=True)
 
-        def read() -> None:
+        def read(cuts: Sequence[slice]) -> None:
             for cut in cuts:
                 for array in (ref[cut], cand[cut]):
                     array.view(whole).max()
@@ -74,24 +75,22 @@ class Dtype:
         def with_numpy() -> None:
             numpy_statistics(ref[few], cand[few], tolerance, self.tier)
 
-        works = {"ours": (ours, ref.size), "read": (read, ref.size)}
-        if self.dtype not in NARROW_FLOATS:
-            works["numpy"] = with_numpy, ref[few].size
-        timed = {name: (lambda work=work: seconds(work)) for name, (work, _) in works.items()}
-        found = {
-            name: [1e9 * s / works[name][1] for s in values]
-            for name, values in in_turn(scale, timed).items()
+        works = {
+            "ours": lambda: shared(ours, cuts) / ref.size,
+            "read": lambda: shared(read, cuts) / ref.size,
         }
-        return [
-            Row.against(
-                label, found["ours"], "ns/element", found[base], text,
-                limit=self.allowed if base == "read" else None,
-            )
-            for label, base, text in zip(
-                self.labels, ("read", "numpy"),
-                ("reading both arrays", "NumPy, same statistics"), strict=False,
-            )
-        ]  # fmt: skip
+        if self.dtype not in NARROW_FLOATS:
+            works["one"] = lambda: seconds(lambda: ours(cuts)) / ref.size
+            works["numpy"] = lambda: seconds(with_numpy) / ref[few].size
+        found = in_turn(scale, works)
+        ns = {name: [1e9 * s for s in values] for name, values in found.items()}
+        unit, numpy_too = "ns/element", "NumPy, same statistics"
+        limit = Row.against(
+            self.labels[0], ns["ours"], unit, ns["read"], "reading both arrays", limit=self.allowed
+        )
+        if "numpy" not in ns:
+            return [limit]
+        return [limit, Row.against(self.labels[1], ns["one"], unit, ns["numpy"], numpy_too)]
 
 
 def _sides(case: Dtype, size: int) -> tuple[Array, Array]:

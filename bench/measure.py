@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -13,6 +15,9 @@ import paritygate
 from paritygate.api import RunResult
 
 Judged = Literal["ratio", "ours"]
+
+THREADS = min(2, len(os.sched_getaffinity(0)))  # two cores read as fast as memory gives here
+_pool = ThreadPoolExecutor(THREADS)
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,12 @@ def seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+def shared(work: Callable[[Sequence[slice]], object], cuts: Sequence[slice]) -> float:
+    """Wall time of a work whose cuts are shared out among as many threads as the limit needs."""
+    parts = [cuts[at::THREADS] for at in range(THREADS)]
+    return seconds(lambda: list(_pool.map(work, parts)))
 
 
 def run_seconds(plan: Mapping[str, Any], threads: int) -> tuple[float, RunResult]:

@@ -18,7 +18,7 @@ from bench.packs import Packs
 from bench.recorded import COMPARED
 from bench.recording import Recorded
 from bench.sessions import PAIRS
-from bench.startup import Demo, Help
+from bench.startup import Compile, Demo, Help
 
 CASES: tuple[Case, ...] = (
     *(NullRun(batch, width) for batch, width in itertools.product((1, 32, 256), (1, 10, 1000))),
@@ -26,6 +26,8 @@ CASES: tuple[Case, ...] = (
     ISOLATION,
     Help(),
     Demo(),
+    Compile("gate"),
+    Compile("full"),
     *(
         Elements(tier, dtype, width)
         for tier in ("gate", "full")

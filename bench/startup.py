@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bench.measure import Row, Scale, in_turn, seconds
+from bench.recorded import write
 
 HELP_LIMIT_S, DEMO_LIMIT_S = 0.3, 15.0
 DEMO_ROUNDS = 3
+COMPILE_LIMIT_S, LOAD_LIMIT_S = 4.0, 0.5
+COMPILE_SAMPLES, COMPILE_WIDTH = 2_000, 1_000
+KERNELS = """
+import json, sys
+import paritygate
+ref, cand, stats = sys.argv[1:]
+result = paritygate.compare(ref, cand, atol=1e-4, rtol=1e-4, out=None, stats=stats)
+result.raise_for_hold()
+print(json.dumps(result.summary["timing"]))
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,41 @@ class Demo:
         ]
 
 
+@dataclass(frozen=True)
+class Compile:
+    """Kernels of a comparison of two clean float32 recordings: compiled, then from the cache."""
+
+    stats: Literal["gate", "full"]
+
+    @property
+    def name(self) -> str:
+        return f"kernels, float32, {self.stats}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (f"{self.name}, compiled", f"{self.name}, from the cache")
+
+    def measure(self, scale: Scale) -> list[Row]:
+        paths = [scale.folder / f"compiled-{side}.arrow" for side in ("ref", "cand")]
+        for path, noise in zip(paths, (0.0, 1e-6), strict=True):
+            write(path, COMPILE_SAMPLES, COMPILE_WIDTH, noise)
+        rounds = [self._kernels(scale.folder, paths) for _ in range(1 if scale.quick else 5)]
+        compiled, loaded = zip(*rounds, strict=True)
+        return [
+            Row.of(self.labels[0], compiled, "s", COMPILE_LIMIT_S),
+            Row.of(self.labels[1], loaded, "s", LOAD_LIMIT_S),
+        ]
+
+    def _kernels(self, parent: Path, paths: Sequence[Path]) -> tuple[float, float]:
+        """Seconds in which kernels are compiled by one process, and loaded by a second one."""
+        with tempfile.TemporaryDirectory(dir=parent) as name:
+            args = (KERNELS, *map(str, paths), self.stats)
+            cold, warm = (json.loads(_python("-c", *args, NUMBA_CACHE_DIR=name)) for _ in range(2))
+        assert cold["compiling_s"] > 0.0
+        assert warm["compiling_s"] == 0.0
+        return cold["compiling_s"], warm["kernels_s"]
+
+
 def _cold_and_warm(parent: Path) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(dir=parent) as name:
         folder = Path(name)
@@ -75,7 +124,8 @@ def _demo(out: Path, **env: str) -> None:
     _python("-m", "paritygate_frontends", "demo", "--out", str(out), **env)
 
 
-def _python(*args: str, **env: str) -> None:
-    subprocess.run(
-        [sys.executable, *args], check=True, stdout=subprocess.DEVNULL, env={**os.environ, **env}
+def _python(*args: str, **env: str) -> bytes:
+    done = subprocess.run(
+        [sys.executable, *args], check=True, stdout=subprocess.PIPE, env={**os.environ, **env}
     )
+    return done.stdout

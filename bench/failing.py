@@ -117,5 +117,7 @@ def _check_same(comparer: ElementComparer, ref: Array, cand: Array) -> None:
     found = numpy_statistics(ref, cand, _TOLERANCE, comparer.stats)
     assert tally.failing_elements == found["failing_elements"]
     assert np.array_equal(detail.failing_elements, found["failing"])
-    assert np.array_equal(detail.worst_index[rows], found["worst"][0][rows])
-    assert np.array_equal(detail.worst_excess[rows], found["worst"][1][rows])
+    theirs, worst, excess, _ = found["worst"]
+    assert np.array_equal(rows, theirs)
+    assert np.array_equal(detail.worst_index[rows], worst)
+    assert np.array_equal(detail.worst_excess[rows], excess)

@@ -326,6 +326,9 @@ def test_any_layout_is_read_and_none_is_written():
         assert detail.ref.tolist() == [2, 0]
         assert tally.flips == 0
     assert values.flags.writeable
+    half = argmax_comparer(3, "float16")
+    tally, _ = half.compare(values.astype(">f2"), values.astype(np.float16), ordinals)
+    assert tally.flips == 0
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])

@@ -182,6 +182,18 @@ def test_wide_samples_that_fail_and_others_of_another_byte_order() -> None:
         np.testing.assert_array_equal(getattr(details, name), getattr(all_details, name), name)
 
 
+def test_half_precision_of_another_byte_order_is_read() -> None:
+    ref = np.ones((9, 3), np.float16)
+    cand = ref.copy()
+    cand[4, 1], cand[7, 2] = 2, 3
+    swapped = [side.astype(">f2") for side in (ref, cand)]
+    judge = ElementComparer(Tolerance(0.5, 0.0), "float16", "float16", (3,), "full")
+    tally, details = judge.compare(*swapped, np.arange(9), is_lazy=True)
+    judge.look_at(details, np.arange(9), *swapped)
+    assert tally.failing_samples == 2
+    assert details.worst_error[[4, 7]].tolist() == [1.0, 2.0]
+
+
 def test_what_is_beside_a_value_that_is_not_finite_is_not_judged_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

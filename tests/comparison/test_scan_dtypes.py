@@ -192,3 +192,23 @@ def test_errors_that_float64_rounds_are_left_to_others() -> None:
     wide = np.array([[0] * 8, [1] * 8]), np.array([[2**55 + 1] * 8, [2**54 + 4] * 8])
     judge = ElementComparer(Tolerance(1e300, 0.0), "int64", "int64", (8,), "full")
     assert_same(judge, *wide, np.arange(2))
+
+
+@pytest.mark.parametrize("cut", [None, 5_000])
+def test_excesses_that_round_to_one_denormal_are_told_apart_by_their_errors(
+    cut: int | None,
+) -> None:
+    dtype = numpy_dtype("bfloat16")
+    ref = np.full((3 * 4096, 1), 2.0**-72, dtype)
+    cand = ref.copy()
+    for row, error in ((10, 2.0**-78), (9_000, 1.25 * 2.0**-78)):
+        ref[row], cand[row] = 0, error
+    judge = ElementComparer(Tolerance(1e300, 0.0), "bfloat16", "bfloat16", (1,), "gate")
+    parts = [slice(None)] if cut is None else [slice(cut), slice(cut, None)]
+    rows = np.arange(len(ref))
+    first, *others = (judge.compare(ref[p], cand[p], rows[p], is_lazy=True)[0] for p in parts)
+    for tally in others:
+        first = first.merge(tally)
+    assert first.max_excess is not None
+    assert first.max_excess.ordinal == 9_000
+    assert first.max_excess.keys == (1.25 * 2.0**-78 / 1e300, 1.25 * 2.0**-78)

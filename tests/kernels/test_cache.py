@@ -93,6 +93,23 @@ def test_without_room_a_kernel_runs_and_is_not_kept(folder, monkeypatch):
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
+def test_a_folder_in_which_nothing_can_be_made_is_read(folder, monkeypatch):
+    spans(fresh(), np.float32)
+    before = list(folder.iterdir())
+
+    def refuse(*_args, **_options):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    for name in ("mkdir", "write_bytes", "replace", "unlink"):
+        monkeypatch.setattr(f"pathlib.Path.{name}", refuse)
+    reader = fresh()
+    assert spans(reader, np.float32) == (1.0, 3.0)
+    assert hits(reader) == 1
+    assert spans(reader, np.float64) == (1.0, 3.0)
+    assert list(folder.iterdir()) == before
+
+
 def test_functions_from_elsewhere_are_not_kept():
     @jit
     def first(values):

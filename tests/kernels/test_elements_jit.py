@@ -52,12 +52,24 @@ def test_users_folder_is_respected(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_unwritable_folder_falls_back_to_a_temporary_one_that_goes(tmp_path):
+def test_without_a_folder_that_may_be_written_code_is_compiled_each_time(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    folder, _ = use(XDG_CACHE_HOME=blocked, TMPDIR=tmp_path)
-    assert folder.parent == tmp_path
+    for _ in range(2):
+        folder, hits = use(XDG_CACHE_HOME=blocked, TMPDIR=tmp_path / "nowhere")
+        assert hits == 0
     assert not folder.exists()
+    assert list(tmp_path.iterdir()) == [blocked]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_for_reading_only_is_read(tmp_path):
+    folder, _ = use(XDG_CACHE_HOME=tmp_path)
+    folder.chmod(0o555)
+    try:
+        assert use(XDG_CACHE_HOME=tmp_path) == (folder, 1)
+    finally:
+        folder.chmod(0o755)
 
 
 def test_edit_of_an_inlined_rule_is_not_hidden_by_the_cache(tmp_path):

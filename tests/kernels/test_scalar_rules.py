@@ -24,6 +24,24 @@ def test_allowed(ref, atol, rtol):
     assert scalar.allowed(ref, atol, rtol) == naive_decisions.allowed(ref, atol, rtol)
 
 
+SHRUNK = 1.0 - 2.0**-50
+
+
+@pytest.mark.parametrize("ratio", [5e-324, 1e-300, 0.0])
+def test_a_ratio_that_rounding_may_hide_much_of_proves_nothing(ratio):
+    assert scalar.share_below(ratio, SHRUNK) == 0.0
+
+
+@quick
+@given(st.floats(1e-280, 1e300), st.floats(1e-20, 1e4))
+@example(1.0, 1.0)
+def test_what_is_below_the_share_of_its_bound_has_a_smaller_excess(ratio, bound):
+    share = scalar.share_below(ratio, SHRUNK)
+    assert 0.0 < share < ratio
+    below = np.nextafter(share * bound, 0.0)
+    assert scalar.excess(below, bound) < ratio
+
+
 # A format by (bits after the leading one, exponent of the smallest normal number).
 FORMATS = {"float16": (10, -14), "bfloat16": (7, -126), "e4m3": (3, -6), "e5m2": (2, -14)}
 

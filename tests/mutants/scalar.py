@@ -9,6 +9,17 @@ FILE = "kernels/scalar.py"
 SCALAR = (
     *of_rule(
         FILE,
+        "ratio_that_rounding or share_of_its_bound",
+        (
+            "return ratio * shrunk if ratio > 1e-290 else 0.0",
+            "return ratio * shrunk",
+            "a denormal ratio proves",
+        ),
+        ("return ratio * shrunk if", "return ratio if", "rounding hides nothing"),
+        ("if ratio > 1e-290 else 0.0", "if ratio < 1e-290 else 0.0", "no ratio proves anything"),
+    ),
+    *of_rule(
+        FILE,
         "allowed",
         (
             "return atol + rtol * abs(ref)",

@@ -108,7 +108,7 @@ def widened(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
     Every other array is returned as it is.
     """
-    wide = _WORKED_IN.get(_NAMES.get(values.dtype, ""))
+    wide = _WORKED_IN.get(_NAMES.get(values.dtype.newbyteorder("="), ""))
     if wide is None:
         return values
     with np.errstate(invalid="ignore"):  # a signalling NaN

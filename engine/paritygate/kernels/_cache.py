@@ -8,13 +8,10 @@ last one wins, with the same code. A file that was cut or changed is made anew.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
 import pickle
-import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +28,7 @@ from numba.core.serialize import dumps
 config: Any = numba_config  # its attributes are made at run time
 _SOURCES = Path(__file__).parent
 _DIGEST_BYTES = 32
+_NOWHERE = (OSError, RuntimeError)  # no folder, or none that may be read or written
 
 
 class KernelCache:
@@ -56,7 +54,7 @@ class KernelCache:
         key = self._key(sig, target_context.codegen())
         try:
             data = self._path(key).read_bytes()
-        except OSError:
+        except _NOWHERE:
             return None
         digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
@@ -72,7 +70,7 @@ class KernelCache:
             return
         key = self._key(sig, compiled.codegen)
         content = dumps((key, compiled._reduce()))
-        with suppress(OSError):
+        with suppress(*_NOWHERE):
             _write_whole(self._path(key), hashlib.sha256(content).digest() + content)
 
     def flush(self) -> None:
@@ -90,6 +88,7 @@ class KernelCache:
 
 def _write_whole(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         partial.write_bytes(data)
@@ -103,16 +102,13 @@ def cache_folder() -> Path:
     """Folder of machine code compiled from exactly the present kernel sources.
 
     A file's name doesn't stand for the rules that are inlined into a kernel from other modules: a
-    folder named by the digest of all kernel sources does. `NUMBA_CACHE_DIR` is respected; where
-    nothing can be written the folder is a private temporary one, which goes when the process ends.
+    folder named by the digest of all kernel sources does. `NUMBA_CACHE_DIR` is respected. The
+    folder may lack, or be for reading only: then what isn't in it is compiled by every process.
+
+    Raises:
+        RuntimeError: this user has no home.
     """
-    try:
-        folder = _cache_root() / source_digest()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except (OSError, RuntimeError):  # RuntimeError: this user has no home
-        return _temporary_folder()
+    return _cache_root() / source_digest()
 
 
 def source_digest() -> str:
@@ -130,15 +126,3 @@ def _cache_root() -> Path:
         return Path(config.CACHE_DIR) / "paritygate"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "paritygate" / "kernels"
-
-
-def _temporary_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="paritygate-kernels-"))
-    owner = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:  # not in a forked child
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder

@@ -43,6 +43,16 @@ def excess(error: float, bound: float) -> float:
 
 
 @scalar
+def share_below(ratio: float, shrunk: float) -> float:
+    """A share of the bound: an error that is proved below it has a smaller excess than `ratio`.
+
+    `shrunk` is a little below 1, for what rounding may hide; a ratio near the denormals may hide
+    more, and gives 0: nothing is proved.
+    """
+    return ratio * shrunk if ratio > 1e-290 else 0.0
+
+
+@scalar
 def class_of(value: float) -> int:
     """0 finite, 1 NaN, 2 +inf, 3 -inf."""
     if abs(value) < math.inf:

@@ -20,7 +20,7 @@ from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Rule
 from paritygate.kernels.failing import Failing, keep_failing
 from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_units, anchor_of, first_grid
-from paritygate.kernels.scalar import allowed, excess
+from paritygate.kernels.scalar import allowed, excess, share_below
 
 E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of all sums; here the first two
 # Bits of the state of a piece, 0 where all is said: it may hold an extreme, its errors must be
@@ -31,7 +31,6 @@ _AT_ONCE = 256  # elements that are looked at one by one where one of them may m
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
 _SHRUNK = 1.0 - 2.0**-50
-_NORMAL = 1e-290  # ratios below it may be rounded by more than that
 
 Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -142,7 +141,7 @@ def _least(atol: float, rtol: float, error: float, ratio: float) -> tuple[float,
     """
     if rtol == 0.0:
         return np.int64(np.float64(error).view(np.int64) + 1).view(np.float64), 0.0, 1.0
-    return atol, rtol, ratio * _SHRUNK if ratio > _NORMAL else 0.0
+    return atol, rtol, share_below(ratio, _SHRUNK)
 
 
 @jit

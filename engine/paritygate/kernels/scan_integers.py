@@ -18,7 +18,7 @@ from numba.extending import overload
 from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import PIECE, add_terms, add_units, exponent_of
-from paritygate.kernels.scalar import allowed, bin_of, integer_bound, integer_error
+from paritygate.kernels.scalar import allowed, bin_of, integer_bound, integer_error, share_below
 from paritygate.kernels.settle import settle
 from paritygate.kernels.typed import add, differing, either, subtract
 
@@ -234,7 +234,7 @@ def _flag(ref: Any, cand: Any, rule: Any, best: Any, worst: Any) -> Any:
 
 
 def _flag_singles(ref: Any, cand: Any, rule: Any, best: Any, worst: Any) -> Any:
-    near = min(best, 1.0) * _SHRUNK_SINGLE
+    near = share_below(min(best, 1.0), _SHRUNK_SINGLE)
     atol, rtol = np.float32(near * rule.atol), np.float32(near * rule.rtol)
     worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
     flagged = np.int32(0)
@@ -247,7 +247,7 @@ def _flag_singles(ref: Any, cand: Any, rule: Any, best: Any, worst: Any) -> Any:
 
 
 def _flag_doubles(ref: Any, cand: Any, rule: Any, best: Any, worst: Any) -> Any:
-    near = min(best, 1.0) * _SHRUNK
+    near = share_below(min(best, 1.0), _SHRUNK)
     worst_ref, worst_error = worst[0], worst[1]
     flagged = np.int64(0)
     for k in range(ref.size):

@@ -18,6 +18,7 @@ from numba.extending import overload
 from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import add_units
+from paritygate.kernels.scalar import share_below
 from paritygate.kernels.settle import settle
 from paritygate.kernels.typed import add, instruction, subtract
 
@@ -116,7 +117,7 @@ def scan_narrow(
         r, c = ref[number * size : (number + 1) * size], cand[number * size : (number + 1) * size]
         if is_strange(r, form) or is_strange(c, form):
             return number
-        near = min(found.best_excess[0], 1.0) * _SHRUNK
+        near = share_below(min(found.best_excess[0], 1.0), _SHRUNK)
         atol = near * rule.atol if near * rule.atol >= _LEAST_ATOL else 0.0
         rtol = near * rule.rtol if near * rule.rtol >= _LEAST_RTOL else 0.0
         quantum = _quantum(r, c, form) if state.is_fine[0] else form.quantum

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
-from paritygate.kernels.scalar import allowed, excess
+from paritygate.kernels.scalar import allowed, excess, share_below
 
 _LOOK = 256  # elements that are looked at one by one where one of them may be the worst
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
@@ -71,7 +71,7 @@ def _keep_excess(
         ratio, best = -1.0, np.float64(-1.0)
     for base in range(0, ref.size, _LOOK):
         r, e = ref[base : base + _LOOK], errors[base : base + _LOOK]
-        near, flagged = ratio * _SHRUNK, np.int64(0)
+        near, flagged = share_below(ratio, _SHRUNK), np.int64(0)
         for k in range(r.size):
             flagged += np.int64(not abs(e[k]) < near * allowed(r[k], rule.atol, rule.rtol))
         if flagged == 0:

@@ -289,3 +289,31 @@ def test_another_order_of_the_first_is_a_flip_where_it_counts(order, flips):
     cand = ref.copy()
     cand[::10, [18, 19]] = ref[::10, [19, 18]]
     assert check_same(comparer, ref, cand).flips == flips
+
+
+@pytest.mark.parametrize("width", [12, 40])
+def test_leads_between_negative_scores_are_at_risk_as_far_as_the_tolerance_reaches(width):
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", argmax=True),
+        Tolerance(0.0, 0.1), "float32", "float32", (width,), "gate",
+    )  # fmt: skip
+    ref = np.full((5000, width), -9.0, np.float32)
+    ref[:, 3] = -1.0
+    ref[:, 5] = -1.3
+    ref[::2, 5] = -1.21  # a lead above twice the tolerance of the first, below that of both
+    ref[0, 5] = -1.01
+    assert check_same(comparer, ref, ref.copy()).at_risk == 2500
+
+
+@pytest.mark.parametrize("text", ["a <= 0.2 < b", "a < 0.7 <= b"])
+def test_a_candidate_on_a_rounded_edge_depends_on_compare_as(text):
+    comparer = DecisionComparer(
+        DecisionRule("d", "s", bands=parse_bands(text)),
+        Tolerance(), "float32", "float32", (), "gate",
+    )  # fmt: skip
+    ref, edge = np.full(5000, 0.5, np.float32), np.float32(text.split()[2])
+    cand = ref.copy()
+    ref[[20, 30]] = edge - np.float32(0.1), edge + np.float32(0.1)
+    cand[[20, 30]] = edge
+    tally = check_same(comparer, ref, cand)
+    assert (tally.flips, tally.depends_on_compare_as) == (1, 2)

@@ -17,6 +17,7 @@ from tests import naive_decisions as naive
 from tests.packs import write_pack
 
 import paritygate
+from paritygate.comparison.decide.detail import LazyDetail
 from paritygate.core.errors import ParityError, PlanError
 
 NODE = helper.make_node
@@ -227,6 +228,24 @@ def test_topk_of_many_classes_with_labels(tmp_path, order):
     assert figures["labels"]["changed_to_wrong"] == sum(
         r and not c for r, c in zip(*right, strict=True)
     )
+
+
+def test_failing_samples_are_looked_at_together(tmp_path, monkeypatch):
+    tags(tmp_path / "ref.onnx")
+    tags(tmp_path / "cand.onnx", 2e-1)
+    x = np.random.default_rng(5).normal(size=(5000, 8)).astype(np.float32)
+    asked, look_up = [], LazyDetail.told
+    monkeypatch.setattr(LazyDetail, "told", lambda d, at: asked.append(at.size) or look_up(d, at))
+    rule = {"output": "logits", "argmax": True}
+    found = judge(tmp_path, x, {"tag": rule}, options={"out": tmp_path / "runs"})
+    sides = [answers(tmp_path / f"{s}.onnx", x)["logits"].argmax(axis=1) for s in ("ref", "cand")]
+    flips = np.flatnonzero(sides[0] != sides[1])
+    assert asked == [flips.size]
+    for name in ("conversion-ids", "conversion-00000"):
+        kept = pa.ipc.open_file(found.folder / f"failures/{name}.arrow").read_all()
+        assert kept["sample_id"].to_pylist() == flips.tolist()
+        told = [kept[f"decision.tag.{side}"].to_pylist() for side in ("ref", "cand")]
+        assert told == [codes[flips].astype(str).tolist() for codes in sides]
 
 
 # --- functions -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from paritygate.comparison.decide.detail import Told
 from paritygate.comparison.details import SampleDetail
 from paritygate.comparison.judged import Judged
 from paritygate.comparison.keep import KeptRow, rank
@@ -42,6 +43,11 @@ class _Collecting:
     @cached_property
     def worst(self) -> _Worst:
         return _Worst.over(self.judged.details, self.picked)
+
+    @cached_property
+    def told(self) -> dict[str, Told]:
+        """What was decided of the failing samples."""
+        return {name: d.told(self.picked) for name, d in self.judged.decided.items()}
 
     def result(self, hint: KeepHint) -> StageResult:
         """Count, and pick the rows that may be kept whole."""
@@ -147,43 +153,36 @@ class _Collecting:
             self.judged.samples.ordinals[self.picked],
             self.judged.samples.ids[self.picked],
             self.rules,
-            {
-                name: (told.ref, told.cand)
-                for name, told in (
-                    (name, d.told(self.picked)) for name, d in self.judged.decided.items()
-                )
-            },
+            {name: (told.ref, told.cand) for name, told in self.told.items()},
         )
 
     def _rows(self, ordinals: Iterable[int]) -> dict[int, KeptRow]:
         at = np.searchsorted(self.judged.samples.ordinals, np.array(sorted(ordinals), np.int64))
-        return {int(self.judged.samples.ordinals[i]): self._row(int(i)) for i in at}
+        places = np.searchsorted(self.picked, at)
+        made = (self._row(*both) for both in zip(at.tolist(), places.tolist(), strict=True))
+        return {row.ordinal: row for row in made}
 
-    def _row(self, i: int) -> KeptRow:
+    def _row(self, i: int, place: int) -> KeptRow:
+        """A sample of the block, the `place`-th of those that failed."""
         values: dict[str, object] = {
             "sample_id": self.judged.samples.ids[i],
             "row": int(self.judged.samples.ordinals[i]),
             "stage": self.judged.comparer.stage.name,
-            "rules": rule_names(int(self.rules[self._place(i)])),
+            "rules": rule_names(int(self.rules[place])),
             "error": self._why_unanswered(i),
             **self._batch(i),
-            **self._worst_values(i),
+            **self._worst_values(i, place),
         }
-        for name, d in self.judged.decided.items():
-            told = d.told(np.array([i]))
-            values[f"decision.{name}.ref"] = told.ref[0]
-            values[f"decision.{name}.cand"] = told.cand[0]
-            values[f"decision.{name}.margin"] = float(told.margin[0])
+        for name, told in self.told.items():
+            values[f"decision.{name}.ref"] = told.ref[place]
+            values[f"decision.{name}.cand"] = told.cand[place]
+            values[f"decision.{name}.margin"] = float(told.margin[place])
         tensors = {}
         for prefix, side in (("ref", self.judged.ref), ("cand", self.judged.cand)):
             for name, array in side.outputs.items():
                 if side.answered[i]:
                     tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
         return KeptRow(int(self.judged.samples.ordinals[i]), values, tensors)
-
-    def _place(self, i: int) -> int:
-        """Of a sample among those that failed."""
-        return int(np.searchsorted(self.picked, i))
 
     def _why_unanswered(self, i: int) -> str | None:
         """What was raised, or how a process ended; the reference's text first."""
@@ -203,8 +202,9 @@ class _Collecting:
             "batch_position": i % size,
         }
 
-    def _worst_values(self, i: int) -> dict[str, object]:
-        worst, at = self.worst, self._place(i)
+    def _worst_values(self, i: int, at: int) -> dict[str, object]:
+        """Of a sample, the `at`-th of those that failed."""
+        worst = self.worst
         output = worst.outputs[worst.output[at]] if worst.output[at] >= 0 else None
         row: dict[str, object] = {
             "output": output,

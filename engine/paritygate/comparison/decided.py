@@ -14,7 +14,6 @@ class Decided:
 
     def __init__(self) -> None:
         self._parts: list[tuple[Ints | None, AnyDetail]] = []
-        self._told: dict[int, tuple[str, str, float]] = {}
 
     def add(self, group: Group, detail: AnyDetail) -> Ints:
         """Take in what was decided of a group; its samples of which a decision differs."""
@@ -30,19 +29,14 @@ class Decided:
 
     def told(self, rows: Ints) -> Told:
         """Some samples' decisions as text, and margins; empty and NaN where nothing was decided."""
-        left = np.array([at for at in rows.tolist() if at not in self._told], np.int64)
-        for of, detail in self._parts if left.size else ():
-            own = left if of is None else left[np.isin(left, of)]
-            found = detail.told(own if of is None else np.searchsorted(of, own))
-            kept = zip(found.ref, found.cand, found.margin.tolist(), strict=True)
-            self._told.update(zip(own.tolist(), kept, strict=True))
-        nothing = "", "", np.nan
-        all_told = [self._told.get(at, nothing) for at in rows.tolist()]
-        return Told(
-            [ref for ref, _, _ in all_told],
-            [cand for _, cand, _ in all_told],
-            np.array([margin for _, _, margin in all_told], np.float64),
-        )
+        ref, cand, margin = [""] * rows.size, [""] * rows.size, np.full(rows.size, np.nan)
+        for of, detail in self._parts:
+            at = np.arange(rows.size) if of is None else np.flatnonzero(np.isin(rows, of))
+            found = detail.told(rows[at] if of is None else np.searchsorted(of, rows[at]))
+            margin[at] = found.margin
+            for place, ours, theirs in zip(at.tolist(), found.ref, found.cand, strict=True):
+                ref[place], cand[place] = ours, theirs
+        return Told(ref, cand, margin)
 
 
 def _in_block(of: Ints | None, rows: Ints) -> Ints:

@@ -15,6 +15,9 @@ import pytest
 from tests.frontends.command import COMMAND, environment, execute, on_terminal
 from tests.packs import write_pack
 
+from paritygate.core.errors import GoldenError
+from paritygate_frontends.cli import supervise
+
 FUNCTIONS = """\
 import ctypes, os, signal, sys, threading, time
 
@@ -216,3 +219,30 @@ def test_what_a_function_leaves_running_delays_nothing(folder: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def test_where_all_is_recorded_the_packs_are_named_and_no_model() -> None:
+    cut = supervise._describe_recorded(signal.SIGBUS, ["a.arrow", "b.arrow"])
+    assert isinstance(cut, GoldenError)
+    assert str(cut).startswith("a.arrow, b.arrow: one of these files was cut or changed")
+    crashed = str(supervise._describe_recorded(signal.SIGSEGV, ["a", "b", "c", "d", "e"]))
+    assert "by SIGSEGV while a, b, c and 2 more were compared" in crashed
+    assert "model" not in f"{cut}{crashed}"
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_cut_while_it_is_compared(tmp_path: Path) -> None:
+    for name in ("a.arrow", "b.arrow"):
+        write_pack(tmp_path / name, np.arange(600), None, {"y": np.ones((600, 900), np.float32)})
+    cutting = (
+        "import os, sys; from paritygate.pipeline import execute; from paritygate_frontends.cli "
+        "import main; real = execute._drive; execute._drive = lambda *a: (os.truncate('b.arrow', "
+        "4096), real(*a))[1]; sys.argv = ['paritygate', 'compare', 'a.arrow', 'b.arrow']; "
+        "main.main()"
+    )
+    done = subprocess.run(
+        [COMMAND[0], "-c", cutting], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("UNJUDGED  golden.unreadable\na.arrow, b.arrow: one of these")
+    assert list((tmp_path / "runs").iterdir()) == []

@@ -9,11 +9,19 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All runners are ready; `samples` will be run. `partial`: the run folder until it is done."""
+    """All runners are ready.
+
+    Attributes:
+        name: of the plan or recording.
+        samples: how many will be run.
+        partial: the run folder until it is done.
+        recorded: the packs' files, where all sides are recorded and no model runs.
+    """
 
     name: str
     samples: int
     partial: Path | None = field(default=None, compare=False)
+    recorded: tuple[Path, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

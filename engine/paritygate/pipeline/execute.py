@@ -33,7 +33,12 @@ from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_pla
 from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.span import BlockResult
-from paritygate.pipeline.surroundings import changed_files, in_background, look_around
+from paritygate.pipeline.surroundings import (
+    changed_files,
+    in_background,
+    look_around,
+    recorded_files,
+)
 from paritygate.pipeline.target import target_findings
 from paritygate.pipeline.threads import Threads, choose_threads
 from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_plan
@@ -142,7 +147,8 @@ def run_prepared(
     calibration = ready.calibration
     overlapping = in_background(calibration.run) if calibration is not None else None
     partial = folder.partial if folder is not None else None
-    options.observer(Prepared(prepared.plan.name, prepared.samples, partial))
+    recorded = recorded_files(prepared.pack, prepared.runners.values())
+    options.observer(Prepared(prepared.plan.name, prepared.samples, partial, recorded))
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
     keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from paritygate.core.digest import digest_of
@@ -66,6 +67,14 @@ def look_around(pack: GoldenPack, runners: Iterable[Runner] = ()) -> Surrounding
         in_background(describe_environment),
         [in_background(recording.file_digests) for recording in packs],
     )
+
+
+def recorded_files(pack: GoldenPack, runners: Collection[Runner]) -> tuple[Path, ...]:
+    """Files of the packs, where every side is recorded; else none."""
+    sides = [runner.recording for runner in runners if isinstance(runner, RecordedRunner)]
+    if not sides or len(sides) < len(runners):
+        return ()
+    return tuple(dict.fromkeys(file.path for one in (*sides, pack) for file in one.files))
 
 
 def in_background(work: Callable[[], _T]) -> Future[_T]:

@@ -24,6 +24,7 @@ from paritygate_frontends.cli.options import (
     TopkOf,
     read_tolerances,
 )
+from paritygate_frontends.cli.supervise import tell_recorded
 
 
 def compare(
@@ -58,6 +59,7 @@ def compare(
     """
 
     def work() -> int:
+        tell_recorded((ref, cand))
         tolerances = read_tolerances(atol, rtol, tolerance or ())
         from paritygate import api
         from paritygate_frontends.cli.judged import judge_and_tell

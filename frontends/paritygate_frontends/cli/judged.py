@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from paritygate.core.events import Event, Finished, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
-from paritygate_frontends.cli.supervise import raise_if_interrupted, tell_partial
+from paritygate_frontends.cli.supervise import raise_if_interrupted, tell_partial, tell_recorded
 from paritygate_frontends.report.progress import watch
 from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
@@ -57,6 +57,7 @@ def judge_and_tell(
                 raise_if_interrupted()
             if isinstance(event, Prepared):
                 tell_partial(event.partial)
+                tell_recorded(event.recorded)
             draw(event)
 
         result = judge(observe)

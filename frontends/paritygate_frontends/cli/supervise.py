@@ -22,9 +22,11 @@ from paritygate.core.errors import Interrupted
 UNHEARD_S = 0.5
 TOGETHER_S = 0.25  # a terminal or `timeout` may deliver one interrupt twice
 STOPPING = "stopping after the batches that are running; Ctrl-C again ends at once\n"
-_CODE, _PARTIAL, _SAID, _END = b"code ", b"partial ", b"said", b"\0"
+_CODE, _PARTIAL, _RECORDED, _SAID, _END = b"code ", b"partial ", b"recorded ", b"said", b"\0"
 _PR_SET_PDEATHSIG = 1
 _ISOLATE = "paritygate run --isolate names the samples that do it and judges all others"
+_CUT = "a pack was cut while it was read, or "
+_NAMED = 3
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -43,12 +45,22 @@ class _Line:
 
 _line: _Line | None = None
 _was_interrupted = False
+_has_told_recorded = False
 
 
 def tell_partial(folder: Path | None) -> None:
     """Name the unfinished folder or file: it is removed if this process ends without a word."""
     if _line is not None and folder is not None:
         _line.tell(_PARTIAL, os.fsencode(folder.absolute()))
+
+
+def tell_recorded(packs: Iterable[str | Path]) -> None:
+    """Name the packs where all sides are recorded and no model runs; the first word counts."""
+    global _has_told_recorded
+    if _line is not None and not _has_told_recorded:
+        for pack in packs:
+            _has_told_recorded = True
+            _line.tell(_RECORDED, os.fsencode(pack))
 
 
 def tell_said() -> None:
@@ -206,17 +218,23 @@ def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
     codes = [record.removeprefix(_CODE) for record in records if record.startswith(_CODE)]
     if len(codes) == 1 and codes[0].isdigit():
         return int(codes[0])
-    folders = [record.removeprefix(_PARTIAL) for record in records if record.startswith(_PARTIAL)]
+    folders = _told(records, _PARTIAL)
     for folder in folders:
-        _remove(os.fsdecode(folder))
+        _remove(folder)
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         _write("\r\x1b[2K\x1b[?25h")  # a progress bar, and the cursor that it hid
     from paritygate.admission.place import sweep
     from paritygate_frontends.cli.ending import explain, is_json
 
     sweep()  # the child's copies of models
-    end = _describe_end(status, watch, bool(folders))
+    end = _describe_end(status, watch, bool(folders), _told(records, _RECORDED))
     return explain(end, is_json(args), is_said=_SAID in records)
+
+
+def _told(records: Sequence[bytes], kind: bytes) -> list[str]:
+    """The paths that were told of this kind, each once."""
+    told = (os.fsdecode(r.removeprefix(kind)) for r in records if r.startswith(kind))
+    return list(dict.fromkeys(told))
 
 
 def _remove(unfinished: str) -> None:
@@ -226,7 +244,9 @@ def _remove(unfinished: str) -> None:
         Path(unfinished).unlink()
 
 
-def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseException:
+def _describe_end(
+    status: int, watch: _Watch, was_running: bool, recorded: Sequence[str]
+) -> BaseException:
     from paritygate_frontends.cli.ending import CrashedError
 
     if watch.ended_by is signal.SIGINT:
@@ -236,6 +256,8 @@ def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseExceptio
         return Interrupted(f"stopped from outside by {name}; no verdict", watch.ended_by)
     if watch.interrupted_at is not None and os.WIFEXITED(status):
         return Interrupted("interrupted; no verdict")
+    if recorded:
+        return _describe_recorded(status, recorded)
     when = "while models ran" if was_running else "before the first batch"
     if os.WIFEXITED(status):
         return CrashedError(
@@ -243,11 +265,43 @@ def _describe_end(status: int, watch: _Watch, was_running: bool) -> BaseExceptio
             f"runtime or a function called exit; {_ISOLATE}"
         )
     number = os.WTERMSIG(status)
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    name = _name_of(number)
     advice = (
         "most often the machine ran out of memory; use a smaller batch_size or fewer threads, or "
         "bound each runner: --isolate and isolate = { memory_limit = ... }"
         if number == signal.SIGKILL
-        else f"a model's runtime or a function crashed in native code; {_ISOLATE}"
+        else f"{_CUT if number == signal.SIGBUS else ''}a model's runtime or a function crashed in "
+        f"native code; {_ISOLATE}"
     )
     return CrashedError(f"the process was ended by {name} {when}: {advice}")
+
+
+def _describe_recorded(status: int, packs: Sequence[str]) -> BaseException:
+    """What ended a comparison in which no model runs."""
+    from paritygate.core.errors import GoldenError
+    from paritygate_frontends.cli.ending import CrashedError
+
+    more = f" and {len(packs) - _NAMED} more" if len(packs) > _NAMED else ""
+    names = ", ".join(packs[:_NAMED]) + more
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGBUS:
+        return GoldenError(
+            f"{names}: one of these files was cut or changed while it was read (SIGBUS); compare "
+            "again once they are written to their end"
+        )
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        advice = "most often the machine ran out of memory; use fewer threads"
+    else:
+        advice = (
+            "a file may be damaged or have been changed meanwhile, or a function of the plan "
+            "crashed; try `paritygate pack check`"
+        )
+    how = (
+        f"with status {os.WEXITSTATUS(status)}"
+        if os.WIFEXITED(status)
+        else f"by {_name_of(os.WTERMSIG(status))}"
+    )
+    return CrashedError(f"the process was ended {how} while {names} were compared: {advice}")
+
+
+def _name_of(number: int) -> str:
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,27 +35,24 @@ class MappedIpc(MappedSource):
             self.is_mapped = self._reader.num_record_batches == 0 or self._lies_in_map(
                 self._reader.get_batch(0)
             )
-            self.batch_rows = self._count_rows(count_column)
+            self._count(self._batches_of(count_column))
 
     def select(self, columns: Sequence[str]) -> None:
-        """Decompress only these columns from now on; mapped columns cost nothing anyway."""
-        if not self.is_mapped:
+        """Decompress only these columns from now on; join small batches that are mapped."""
+        if self.is_mapped:
+            self._group(columns)
+        else:
             self._reader = self._reader_of(columns)
             self._kept.clear()
 
     def _load(self, number: int) -> pa.RecordBatch:
         return self._reader.get_batch(number)
 
-    def _count_rows(self, count_column: str) -> tuple[int, ...]:
+    def _batches_of(self, count_column: str) -> Iterator[pa.RecordBatch]:
         reader = self._reader
         if not self.is_mapped and count_column in self.fields:
             reader = self._reader_of([count_column])
-        rows = []
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
-            batch.validate()
-            rows.append(batch.num_rows)
-        return tuple(rows)
+        return map(reader.get_batch, range(reader.num_record_batches))
 
     def _reader_of(self, columns: Sequence[str]) -> pa.RecordBatchFileReader:
         fields = sorted(self.schema.get_field_index(name) for name in columns)

@@ -259,7 +259,7 @@ class GoldenPack:
         Returns:
             `(stop - start, *shape)`, read-only, C-contiguous; one array a sample where their
             shapes differ. Within one record batch it is the mapped file itself (bools are
-            unpacked); over several it is a copy.
+            unpacked); over several, and where many small ones are joined, it is a copy.
 
         Raises:
             GoldenError: a null (`golden.null_value`) or a list of another length (`golden.shape`),
@@ -445,7 +445,7 @@ class GoldenPack:
         raise IndexError(f"row {row} past the end of the pack")
 
     def batch_spans(self, limit: int) -> Iterator[tuple[int, int]]:
-        """Consecutive `[start, stop)` within one record batch each, of at most `limit` samples."""
+        """Consecutive `[start, stop)` within one piece of a file each, of at most `limit`."""
         for _, low, high in self._spans(0, self.samples):
             for start in range(low, high, limit):
                 yield start, min(start + limit, high)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from array import array as int_array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,11 +17,13 @@ import pyarrow as pa
 from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
 from paritygate.golden.bounds import SpreadError, check_unpacked
+from paritygate.golden.joined import can_join, group, join
 
 _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
 _KEPT_BATCHES = 64  # mapped ones hold no memory; pages of many are let go of at once
 _KEPT_UNPACKED = 2
+_KEPT_JOINED = 16
 _LONGEST_NAME = 1_000
 _DAMAGE = (
     pa.ArrowException,
@@ -73,7 +76,8 @@ class Source(Protocol):
 class MappedSource:
     """What the mapped Arrow formats share: the map, the batches in use, the pages let go.
 
-    A format sets `schema`, `fields`, `batch_rows` and `is_mapped`, and reads batches by `_load`.
+    A format sets `schema`, `fields`, `is_mapped` and, by `_count`, the rows of its batches, and
+    reads batches by `_load`.
     """
 
     schema: pa.Schema
@@ -93,9 +97,14 @@ class MappedSource:
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
         self._buffer = pa.py_buffer(self._map)
+        self._sizes = int_array("q")
+        self._groups: list[range] = []
+        self._joined: tuple[str, ...] = ()
 
     def batch(self, number: int) -> pa.RecordBatch:
-        """Record batch `number`; safe to call from several threads.
+        """Record batch `number`, or the used columns of those that make up this piece.
+
+        Safe to call from several threads.
 
         Raises:
             GoldenError: `golden.unreadable` where its body is damaged.
@@ -106,12 +115,13 @@ class MappedSource:
                 self._kept.move_to_end(number)
                 return batch
             with reading(self.path):
-                batch = self._load(number)
-                self._check(batch, number)
+                batch = join([self._checked(at) for at in self._run(number)], self._joined)
+                if batch.num_rows != self.batch_rows[number]:
+                    raise pa.ArrowInvalid(f"record batch {number} has {batch.num_rows} rows")
                 if not self.is_mapped:
                     check_unpacked(self.path, f"record batch {number}", batch.nbytes, self.size)
             self._kept[number] = batch
-            if len(self._kept) > (_KEPT_BATCHES if self.is_mapped else _KEPT_UNPACKED):
+            if len(self._kept) > self._most_kept():
                 self._kept.popitem(last=False)
             return batch
 
@@ -131,8 +141,10 @@ class MappedSource:
         """Let go of the mapped pages of rows `[start, stop)` of a batch."""
         if not self.is_mapped:
             _drop_bytes(self._map, 0, self.size)
-            return
-        let_go(self._map, self._buffer.address, self.batch(number).columns, start, stop)
+        elif len(self._run(number)) > 1:
+            self._drop_joined(number, start, stop)
+        else:
+            let_go(self._map, self._buffer.address, self.batch(number).columns, start, stop)
 
     def close(self) -> None:
         """Let go of the map; arrays that are still in use keep it alive."""
@@ -142,12 +154,62 @@ class MappedSource:
     def _load(self, number: int) -> pa.RecordBatch:
         raise NotImplementedError
 
-    def _check(self, batch: pa.RecordBatch, number: int) -> None:
+    def _count(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Note the rows and bytes of all record batches."""
+        rows = []
+        for batch in batches:
+            batch.validate()
+            rows.append(batch.num_rows)
+            self._sizes.append(batch.get_total_buffer_size())
+        self.batch_rows = tuple(rows)
+
+    def _group(self, columns: Sequence[str]) -> None:
+        """Read small record batches of a mapped file some at once, in these columns."""
+        if self._groups or not all(self._can_join(name) for name in columns):
+            return
+        groups = group(self.batch_rows, self._sizes)
+        if len(groups) < len(self.batch_rows):
+            self._groups, self._joined = groups, tuple(columns)
+            self.batch_rows = tuple(sum(self.batch_rows[r.start : r.stop]) for r in groups)
+            self._kept.clear()
+
+    def _can_join(self, name: str) -> bool:
+        is_one = len(self.schema.get_all_field_indices(name)) == 1
+        return is_one and can_join(self.fields[name].type)
+
+    def _run(self, number: int) -> range:
+        """Numbers of the record batches of a piece."""
+        return self._groups[number] if self._groups else range(number, number + 1)
+
+    def _most_kept(self) -> int:
+        if not self.is_mapped:
+            return _KEPT_UNPACKED
+        return _KEPT_JOINED if self._groups else _KEPT_BATCHES
+
+    def _checked(self, number: int) -> pa.RecordBatch:
         """Refuse what would take Arrow, and this process with it, out of its buffers."""
+        batch = self._load(number)
         batch.validate()
-        rows = self.batch_rows[number]
-        if any(len(column) != rows for column in batch.columns):
-            raise pa.ArrowInvalid(f"record batch {number} has columns of different lengths")
+        return batch
+
+    def _drop_joined(self, number: int, start: int, stop: int) -> None:
+        """Let go of where the record batches of a piece lie, and of a piece that is done."""
+        run, rows = self._run(number), self.batch_rows[number]
+        with self._lock, reading(self.path):
+            if stop == rows:
+                self._kept.pop(number, None)
+            buffers = [
+                buffer
+                for at in (run[0], run[-1])
+                for column in self._checked(at).columns
+                for buffer in column.buffers()
+                if buffer is not None and buffer.size
+            ]
+        low = min((b.address for b in buffers), default=0) - self._buffer.address
+        high = max((b.address + b.size for b in buffers), default=0) - self._buffer.address
+        if rows and 0 <= low < high <= self.size:
+            first, last = (low + (high - low) * row // rows for row in (start, stop))
+            _drop_bytes(self._map, first, last)
 
     def _lies_in_map(self, batch: pa.RecordBatch) -> bool:
         """Whether no buffer of a batch had to be made, as of a compressed or big-endian one."""

@@ -66,12 +66,17 @@ class MappedStream(MappedSource):
             self._included: list[int] | None = None
             self.is_mapped = not self._is_swapped and self._first_is_mapped()
             self._dictionaries = self._find_dictionaries()
-            self.batch_rows = self._count_rows(count_column)
+            at = self.schema.get_field_index(count_column)
+            included = [at] if at >= 0 else None
+            numbers = range(len(self._messages.batches))
+            self._count(self._read(number, included) for number in numbers)
 
     def select(self, columns: Sequence[str]) -> None:
-        """Decompress only these columns from now on; mapped columns cost nothing anyway."""
+        """Decompress only these columns from now on; join small batches that are mapped."""
         self._included = sorted(self.schema.get_field_index(name) for name in columns)
         self._kept.clear()
+        if self.is_mapped:
+            self._group(columns)
 
     def _load(self, number: int) -> pa.RecordBatch:
         batch = self._read(number, self._included)
@@ -162,16 +167,6 @@ class MappedStream(MappedSource):
         if len(found) != len(self._messages.batches):
             raise pa.ArrowInvalid(f"{len(found)} of {len(self._messages.batches)} record batches")
         return found
-
-    def _count_rows(self, count_column: str) -> tuple[int, ...]:
-        at = self.schema.get_field_index(count_column)
-        included = [at] if at >= 0 else None
-        rows = []
-        for number in range(len(self._messages.batches)):
-            batch = self._read(number, included)
-            batch.validate()
-            rows.append(batch.num_rows)
-        return tuple(rows)
 
     def _refuse_swapped_dictionaries(self) -> None:
         if self._is_swapped and any(pa.types.is_dictionary(field.type) for field in self.schema):

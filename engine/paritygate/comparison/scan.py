@@ -22,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 States = npt.NDArray[np.uint8]
 
+_GROWTH = 8  # of stretches that are scanned at once, until something is known of the worst
+_TILES = {"gate": 8, "full": 2}  # the latter measures what was just scanned, while caches hold it
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
 WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bits of a float, by its size
 _DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -42,13 +44,12 @@ class Work(Protocol):
 class Scan:
     """Scans the float values of one comparison, until so much isn't clean that it doesn't pay."""
 
-    tiles = 1
-
     def __init__(self, work: Work, full: FullTier | None) -> None:
         self._samples = max(1, STRETCH // work.width)
         self._size = self._samples * work.width
         self._pieces = -(-self._size // grids.PIECE)
         self._is_worth_it = True
+        self.tiles = _TILES["gate" if full is None else "full"]
         self._failing = work.failing.make_room(len(work.ordinals), self._size)
         self._chunks = np.zeros((5, sums.CHUNKS), np.int64)
         self._units = np.empty((2, self._pieces), np.int64)
@@ -60,11 +61,11 @@ class Scan:
         if not self._is_worth_it:
             yield start, stop
             return
-        at, alone = work.found.best_at, start + self._samples
-        if alone < stop and (at[0, 0] < 0 or at[1, 0] < 0):
-            # The first stretch says what is worth a look in those after it.
-            yield from self._scan(work, start, alone)
-            start = alone
+        at, step = work.found.best_at, self._samples
+        # The first stretches say what is worth a look in those after them.
+        while start + step < stop and (step > self._samples or at[0, 0] < 0 or at[1, 0] < 0):
+            yield from self._scan(work, start, start + step)
+            start, step = start + step, step * _GROWTH
         yield from self._scan(work, start, stop)
 
     def _scan(self, work: Work, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -98,21 +99,26 @@ class Scan:
             found.best_at, found.best_error, found.best_excess, _room.guess,
             self._chunks, self._units, states,
         )  # fmt: skip
-        # What is asked first answers most of the other: before anything has failed, whether it may.
-        if found.best_excess[0] > 1.0:
-            self._keep_suspects(work, ref, cand, start, states)
-            self._look(work, ref, cand, start, states)
-        else:
-            self._look(work, ref, cand, start, states)
-            self._keep_suspects(work, ref, cand, start, states)
-        if np.bitwise_or.reduce(states) & scan.AGAIN:
+        asked = int(np.bitwise_or.reduce(states))
+        if asked & (scan.LOOK | scan.SUSPECT):
+            # What is asked first answers most of the other: before anything failed, whether it may.
+            if found.best_excess[0] > 1.0:
+                self._keep_suspects(work, ref, cand, start, states)
+                self._look(work, ref, cand, start, states)
+            else:
+                self._look(work, ref, cand, start, states)
+                self._keep_suspects(work, ref, cand, start, states)
+            asked = int(np.bitwise_or.reduce(states))
+        if asked & scan.AGAIN:
             exponent = scan.sum_again(
                 ref, cand, self._size, self._chunks, self._pieces, states,
                 _room.errors, _room.rest,
             )  # fmt: skip
             # Room for a little growth where they grew, as fine as can be where that was too coarse.
             _room.guess = min(exponent + (exponent > _room.guess), grids.HIGHEST - 1)
-        dirty: npt.NDArray[np.bool_] = (states[:: self._pieces] & scan.LEFT) != 0
+        dirty: npt.NDArray[np.bool_] = np.zeros(-(-ref.size // self._size), np.bool_)
+        if asked & scan.LEFT:
+            dirty = (states[:: self._pieces] & scan.LEFT) != 0
         if self._full is not None:
             self._full.measure(work, ref, cand, bits, start, dirty)
         return dirty

@@ -98,3 +98,29 @@ def test_an_empty_file_of_many_batches(tmp_path: Path) -> None:
     pack = open_pack(["p.arrow"], tmp_path)
     pack.scan_ids()
     assert (pack.samples, pack.output("y", 0, 0).shape) == (0, (0,))
+
+
+@CONTAINERS
+def test_compressed_batches_of_rows_of_one_size_are_joined(
+    tmp_path: Path, container: Container
+) -> None:
+    values = np.random.default_rng(1).random((ROWS, 3), dtype=np.float32)
+    bits = pa.array(np.arange(ROWS) % 3 == 0)
+    path = write_pack(
+        tmp_path / "p.arrow",
+        range(ROWS),
+        {"x": values},
+        columns={"out.b": bits},
+        rows_per_batch=7,
+        compression="lz4",
+        container=container,
+    )
+    pack = open_pack([path], tmp_path)
+    pack.scan_ids()
+    assert pieces_of(pack) == [(0, ROWS)]
+    assert same_bits(pack.input("x", 5, 600), values[5:600])
+    assert np.array_equal(pack.output("b", 5, 600), bits.to_numpy(False)[5:600])
+    texts_too = write_pack(
+        tmp_path / "t.arrow", [str(i) for i in range(ROWS)], rows_per_batch=7, compression="lz4"
+    )
+    assert len(pieces_of(open_pack([texts_too], tmp_path))) == 100

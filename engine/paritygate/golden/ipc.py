@@ -38,11 +38,10 @@ class MappedIpc(MappedSource):
             self._count(self._batches_of(count_column))
 
     def select(self, columns: Sequence[str]) -> None:
-        """Decompress only these columns from now on; join small batches that are mapped."""
-        if self.is_mapped:
-            self._group(columns)
-        else:
-            self._reader = self._reader_of(columns)
+        """Decompress only these columns from now on; join small batches."""
+        self._group(columns)
+        if not self.is_mapped:
+            self._reader = self._reader_of(columns, use_threads=not self._groups)
             self._kept.clear()
 
     def _load(self, number: int) -> pa.RecordBatch:
@@ -51,12 +50,13 @@ class MappedIpc(MappedSource):
     def _batches_of(self, count_column: str) -> Iterator[pa.RecordBatch]:
         reader = self._reader
         if not self.is_mapped and count_column in self.fields:
-            reader = self._reader_of([count_column])
+            reader = self._reader_of([count_column], use_threads=False)
         return map(reader.get_batch, range(reader.num_record_batches))
 
-    def _reader_of(self, columns: Sequence[str]) -> pa.RecordBatchFileReader:
+    def _reader_of(self, columns: Sequence[str], *, use_threads: bool) -> pa.RecordBatchFileReader:
+        """A reader of some columns; handing small ones to threads takes longer than they do."""
         fields = sorted(self.schema.get_field_index(name) for name in columns)
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=use_threads)
         return pa.ipc.open_file(self._buffer, options=options)
 
     def _check_ends(self) -> None:

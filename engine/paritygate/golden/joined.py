@@ -45,6 +45,18 @@ def can_join(kind: Any) -> bool:
     return texts or types.is_primitive(kind) or types.is_fixed_size_binary(kind)
 
 
+def row_bytes(kind: Any) -> float | None:
+    """Bytes of a row of a type that `can_join`, where all of them have as many."""
+    if isinstance(kind, pa.FixedShapeTensorType):
+        return row_bytes(kind.storage_type)
+    if isinstance(kind, pa.FixedSizeListType):
+        inner = row_bytes(kind.value_type)
+        return inner * kind.list_size if inner is not None else None
+    if pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind):
+        return float(kind.bit_width) / 8
+    return None
+
+
 def join(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
     """These columns of record batches, end to end; a single batch as it is."""
     if len(batches) == 1:

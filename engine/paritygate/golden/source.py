@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import threading
@@ -17,13 +18,13 @@ import pyarrow as pa
 from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
 from paritygate.golden.bounds import SpreadError, check_unpacked
-from paritygate.golden.joined import can_join, group, join
+from paritygate.golden.joined import can_join, group, join, row_bytes
 
 _PAGE = mmap.PAGESIZE
 _AROUND = 64 << 10
 _KEPT_BATCHES = 64  # mapped ones hold no memory; pages of many are let go of at once
 _KEPT_UNPACKED = 2
-_KEPT_JOINED = 16
+_KEPT_JOINED = 8
 _LONGEST_NAME = 1_000
 _DAMAGE = (
     pa.ArrowException,
@@ -118,8 +119,6 @@ class MappedSource:
                 batch = join([self._checked(at) for at in self._run(number)], self._joined)
                 if batch.num_rows != self.batch_rows[number]:
                     raise pa.ArrowInvalid(f"record batch {number} has {batch.num_rows} rows")
-                if not self.is_mapped:
-                    check_unpacked(self.path, f"record batch {number}", batch.nbytes, self.size)
             self._kept[number] = batch
             if len(self._kept) > self._most_kept():
                 self._kept.popitem(last=False)
@@ -164,10 +163,14 @@ class MappedSource:
         self.batch_rows = tuple(rows)
 
     def _group(self, columns: Sequence[str]) -> None:
-        """Read small record batches of a mapped file some at once, in these columns."""
+        """Read small record batches some at once, in these columns."""
         if self._groups or not all(self._can_join(name) for name in columns):
             return
-        groups = group(self.batch_rows, self._sizes)
+        sizes: Sequence[int] = self._sizes
+        if not self.is_mapped:
+            width = sum(row_bytes(self.fields[name].type) or 0 for name in columns)
+            sizes = [math.ceil(rows * width) for rows in self.batch_rows]
+        groups = group(self.batch_rows, sizes)
         if len(groups) < len(self.batch_rows):
             self._groups, self._joined = groups, tuple(columns)
             self.batch_rows = tuple(sum(self.batch_rows[r.start : r.stop]) for r in groups)
@@ -175,7 +178,8 @@ class MappedSource:
 
     def _can_join(self, name: str) -> bool:
         is_one = len(self.schema.get_all_field_indices(name)) == 1
-        return is_one and can_join(self.fields[name].type)
+        kind = self.fields[name].type
+        return is_one and can_join(kind) and (self.is_mapped or row_bytes(kind) is not None)
 
     def _run(self, number: int) -> range:
         """Numbers of the record batches of a piece."""
@@ -190,6 +194,8 @@ class MappedSource:
         """Refuse what would take Arrow, and this process with it, out of its buffers."""
         batch = self._load(number)
         batch.validate()
+        if not self.is_mapped:
+            check_unpacked(self.path, f"record batch {number}", batch.nbytes, self.size)
         return batch
 
     def _drop_joined(self, number: int, start: int, stop: int) -> None:

@@ -72,11 +72,10 @@ class MappedStream(MappedSource):
             self._count(self._read(number, included) for number in numbers)
 
     def select(self, columns: Sequence[str]) -> None:
-        """Decompress only these columns from now on; join small batches that are mapped."""
+        """Decompress only these columns from now on; join small batches."""
         self._included = sorted(self.schema.get_field_index(name) for name in columns)
         self._kept.clear()
-        if self.is_mapped:
-            self._group(columns)
+        self._group(columns)
 
     def _load(self, number: int) -> pa.RecordBatch:
         batch = self._read(number, self._included)
@@ -100,7 +99,7 @@ class MappedStream(MappedSource):
         head = self._map[: self._messages.schema_stop]
         if not self._is_swapped:
             head = self._coded.serialize().to_pybytes()
-        options = pa.ipc.IpcReadOptions(included_fields=included)
+        options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=not self._groups)
         alone = pa.py_buffer(head + self._map[start:stop] + _END)
         return pa.ipc.open_stream(alone, options=options).read_next_batch()
 

@@ -61,5 +61,6 @@ def join(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.Record
     """These columns of record batches, end to end; a single batch as it is."""
     if len(batches) == 1:
         return batches[0]
-    table = pa.Table.from_batches(batches).select(list(columns)).combine_chunks()
-    return next(iter(table.to_batches()), batches[0])
+    table = pa.Table.from_batches(batches).select(list(columns))
+    whole = table.combine_chunks(pa.system_memory_pool())  # gives back what a piece held
+    return next(iter(whole.to_batches()), batches[0])

@@ -45,7 +45,7 @@ class Elements:
         )
         ref = random_values(samples, (self.width,), self.dtype)
         cand = close_to(ref)
-        tolerance = Tolerance(atol=1e-6, rtol=1e-6) if ref.dtype.kind == "f" else Tolerance(atol=1)
+        tolerance = Tolerance(atol=1e-6, rtol=1e-6) if ref.dtype.kind == "f" else Tolerance(atol=2)
         comparer = ElementComparer(tolerance, self.dtype, self.dtype, (self.width,), self.tier)
         ordinals = np.arange(samples)
         rows = max(1, BLOCK_BYTES // (ref.itemsize * self.width))

@@ -15,8 +15,8 @@ import paritygate.kernels
 # Kernels with a product that decides, or that goes into an exact sum; all others are looked at too.
 DECIDING = {
     "elements.judge_floats",
-    "grids.split_products",
-    "rank.sum_finite",
+    "measures.measure_narrow",
+    "measures.measure_wide",
     "scan.look",
     "scan.scan_floats",
     "scan_bands._come_near",

@@ -15,15 +15,24 @@ Ints = npt.NDArray[np.int64]
 
 
 class Chunks:
-    """An exact sum in the making."""
+    """An exact sum in the making, of samples that are judged one by one."""
 
     def __init__(self) -> None:
-        self.chunks = np.zeros((2, sums.CHUNKS), np.int64)
+        self._chunks: Ints | None = None
         self.overflowed = 0
+
+    @property
+    def chunks(self) -> Ints:
+        """`(2, CHUNKS)` to add to: positive terms, and the magnitudes of the others."""
+        if self._chunks is None:
+            self._chunks = np.zeros((2, sums.CHUNKS), np.int64)
+        return self._chunks
 
     def split(self) -> tuple[ExactSum, ExactSum]:
         """Sum of the positive terms and of the magnitudes of the others."""
-        above, below = self.chunks
+        if self._chunks is None:
+            return ExactSum(0, self.overflowed), ExactSum()
+        above, below = self._chunks
         return ExactSum.from_chunks(above, self.overflowed), ExactSum.from_chunks(below)
 
     def total(self) -> ExactSum:

@@ -25,6 +25,8 @@ from numba.core import config as numba_config
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from paritygate.kernels.linked import make_cells, needs_of
+
 config: Any = numba_config  # its attributes are made at run time
 _SOURCES = Path(__file__).parent
 _DIGEST_BYTES = 32
@@ -59,9 +61,10 @@ class KernelCache:
         digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if hashlib.sha256(content).digest() != digest:
             return None
-        found, payload = pickle.loads(content)
+        found, needs, payload = pickle.loads(content)
         if found != key:
             return None
+        make_cells(needs)
         return CompileResult._rebuild(target_context, *payload)
 
     def save_overload(self, sig: Any, compiled: Any) -> None:
@@ -69,7 +72,7 @@ class KernelCache:
         if compiled.lifted or compiled.library.has_dynamic_globals:
             return
         key = self._key(sig, compiled.codegen)
-        content = dumps((key, compiled._reduce()))
+        content = dumps((key, needs_of(compiled.library), compiled._reduce()))
         with suppress(*_NOWHERE):
             _write_whole(self._path(key), hashlib.sha256(content).digest() + content)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels._jit import scalar
 from paritygate.kernels.elements import Rule
 
 OUTLYING, CAPPED = 1, 2  # bits of a flag
@@ -37,7 +37,7 @@ class Failing(NamedTuple):
     words: npt.NDArray[np.uint64]
 
 
-@jit
+@scalar
 def keep_failing(size: int, width: int, first: int, rule: Rule, into: Failing) -> None:
     """Keep the samples of a stretch that have a flag.
 

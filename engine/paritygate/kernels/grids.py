@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels.linked import linked
 
 PIECE = 4096  # terms that are summed on one grid, below 2^13
 HIGHEST = 1000  # exponent of the largest term
@@ -52,7 +53,42 @@ def anchor_of(grid: int) -> float:
     return 1.5 * np.int64((grid + 52 + 1023) << 52).view(np.float64)
 
 
+@scalar
+def add_units(chunks: Chunks, units: Any, exponent: Any) -> None:
+    """Add units of 2^exponent, |units| < 2^63, to the chunks `(CHUNKS,)` of an exact sum."""
+    size, sign = abs(units), np.int64(1) if units >= 0 else np.int64(-1)
+    place, shift = (exponent - _LOWEST) >> 5, (exponent - _LOWEST) & 31
+    low, high = (size & 0xFFFFFFFF) << shift, (size >> 32) << shift
+    chunks[place] += sign * (low & 0xFFFFFFFF)
+    chunks[place + 1] += sign * ((low >> 32) + (high & 0xFFFFFFFF))
+    chunks[place + 2] += sign * (high >> 32)
+
+
 @jit
+def add_each(terms: Doubles, chunks: Chunks) -> int:
+    """Add terms of any size to `chunks` `(CHUNKS,)`, one by one.
+
+    Returns:
+        Terms that are not finite, which are not added.
+    """
+    lost = 0
+    for k in range(terms.size):
+        bits = np.float64(terms[k]).view(np.int64)
+        field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
+        if field == 0x7FF:
+            lost += 1
+            continue
+        if field > 0:
+            mantissa |= 0x10000000000000
+            field -= 1
+        add_units(chunks, mantissa if bits >= 0 else -mantissa, field + _LOWEST)
+    return lost
+
+
+_add_each = linked(add_each)  # rarely needed
+
+
+@scalar
 def add_errors(
     errors: Doubles, rest: Doubles, exponent: int, chunks: Chunks, of_magnitudes: Chunks
 ) -> None:
@@ -76,13 +112,13 @@ def add_errors(
         add_units(of_magnitudes, deep_magnitude, finer)
         if (left << 1) == 0:
             return
-    add_each(rest, of_magnitudes)
+    _add_each(rest, of_magnitudes)
     for k in range(errors.size):
         rest[k] = -rest[k] if errors[k] < 0.0 else rest[k]
-    add_each(rest, chunks)
+    _add_each(rest, chunks)
 
 
-@jit
+@scalar
 def split_errors(
     errors: Doubles, rest: Doubles, anchor: float, deep: float
 ) -> tuple[int, int, int, int, int]:
@@ -114,7 +150,7 @@ def split_errors(
     return int(total), int(deep_total), int(magnitude), int(deep_magnitude), int(left)
 
 
-@jit
+@scalar
 def add_products(left: Doubles, right: Doubles, exponent: int, chunks: Chunks) -> bool:
     """Add `left * right`, each product rounded to float64, to `chunks` `(CHUNKS,)`.
 
@@ -138,7 +174,7 @@ def add_products(left: Doubles, right: Doubles, exponent: int, chunks: Chunks) -
     return True
 
 
-@jit
+@scalar
 def split_products(
     left: Doubles, right: Doubles, anchor: float, deep: float
 ) -> tuple[int, int, int]:
@@ -156,7 +192,7 @@ def split_products(
     return int(total), int(deep_total), int(rest)
 
 
-@jit
+@scalar
 def split_terms(terms: Doubles, anchor: float, deep: float) -> tuple[int, int, int]:
     """Units of terms on two grids, whose anchors are given; what is left is written over them.
 
@@ -178,7 +214,7 @@ def split_terms(terms: Doubles, anchor: float, deep: float) -> tuple[int, int, i
     return int(total), int(deep_total), int(left)
 
 
-@jit
+@scalar
 def add_terms(terms: Doubles, exponent: int, chunks: Chunks) -> None:
     """Add terms to `chunks` `(CHUNKS,)`; they are written over.
 
@@ -194,36 +230,4 @@ def add_terms(terms: Doubles, exponent: int, chunks: Chunks) -> None:
         add_units(chunks, deep_total, finer)
         if (left << 1) == 0:
             return
-    add_each(terms, chunks)
-
-
-@jit
-def add_each(terms: Doubles, chunks: Chunks) -> int:
-    """Add terms of any size to `chunks` `(CHUNKS,)`, one by one.
-
-    Returns:
-        Terms that are not finite, which are not added.
-    """
-    lost = 0
-    for k in range(terms.size):
-        bits = np.float64(terms[k]).view(np.int64)
-        field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
-        if field == 0x7FF:
-            lost += 1
-            continue
-        if field > 0:
-            mantissa |= 0x10000000000000
-            field -= 1
-        add_units(chunks, mantissa if bits >= 0 else -mantissa, field + _LOWEST)
-    return lost
-
-
-@scalar
-def add_units(chunks: Chunks, units: Any, exponent: Any) -> None:
-    """Add units of 2^exponent, |units| < 2^63, to the chunks `(CHUNKS,)` of an exact sum."""
-    size, sign = abs(units), np.int64(1) if units >= 0 else np.int64(-1)
-    place, shift = (exponent - _LOWEST) >> 5, (exponent - _LOWEST) & 31
-    low, high = (size & 0xFFFFFFFF) << shift, (size >> 32) << shift
-    chunks[place] += sign * (low & 0xFFFFFFFF)
-    chunks[place + 1] += sign * ((low >> 32) + (high & 0xFFFFFFFF))
-    chunks[place + 2] += sign * (high >> 32)
+    _add_each(terms, chunks)

@@ -16,6 +16,7 @@ from paritygate.kernels.grids import (
     add_terms,
     exponent_of,
 )
+from paritygate.kernels.linked import linked
 from paritygate.kernels.rank import sum_finite
 
 EE, RR, RE = 0, 1, 2  # rows of `sums`
@@ -60,6 +61,27 @@ class Room(NamedTuple):
     lanes: Doubles
 
 
+_add_each = linked(add_each)
+
+
+@jit
+def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
+    """Add terms to a sum, exactly; they are written over."""
+    for at in range(0, terms.size, PIECE):
+        part = terms[at : at + PIECE]
+        top = np.int64(0)
+        for k in range(part.size):
+            top = max(top, np.float64(abs(part[k])).view(np.int64))
+        exponent = exponent_of(int(top))
+        if exponent < HIGHEST:
+            add_terms(part, exponent, sums)
+        else:
+            lost[row] += _add_each(part, sums)
+
+
+_add_samples = linked(add_samples)
+
+
 @jit
 def measure_narrow(
     ref: Numbers,
@@ -79,7 +101,6 @@ def measure_narrow(
         full: added to.
         room: written over.
     """
-    begin_bins(room.spread)
     for number in range(dirty.size):
         if dirty[number]:
             continue
@@ -90,7 +111,6 @@ def measure_narrow(
             top_ref, top_error = widen(r, c, wide, errors)
             count_errors(errors, top_error, room)
             add_energies(wide, errors, top_ref, top_error, full, room.terms)
-    collect_bins(room.counts, room.spread, full.histogram)
 
 
 @jit
@@ -116,7 +136,6 @@ def measure_wide(
         full: added to.
         room: written over.
     """
-    begin_bins(room.spread)
     for number in range(dirty.size):
         if dirty[number]:
             continue
@@ -127,10 +146,9 @@ def measure_wide(
             _top_ref, top_error = widen(r, c, wide, errors)
             count_errors(errors, top_error, room)
             sum_finite(wide, errors, at, width, energies, room.lanes)
-    collect_bins(room.counts, room.spread, full.histogram)
 
 
-@jit
+@scalar
 def widen(ref: Numbers, cand: Numbers, wide_ref: Doubles, errors: Doubles) -> tuple[int, int]:
     """Write the reference and errors in float64; bits of the largest |ref| and |error|."""
     top_ref = top_error = np.int64(0)
@@ -150,7 +168,7 @@ def begin_bins(spread: Any) -> None:
     spread[0], spread[1], spread[2] = 0, 0x7FFF, 0
 
 
-@jit
+@scalar
 def count_errors(errors: Doubles, top: int, room: Room) -> None:
     """Count |error| in `room.counts`; `top` has the bits of the largest one."""
     bins, spread = room.bins[: errors.size], room.spread
@@ -160,7 +178,7 @@ def count_errors(errors: Doubles, top: int, room: Room) -> None:
     count_bins(bins, room.words[: errors.size >> 2], room.counts)
 
 
-@jit
+@scalar
 def find_bins(errors: Doubles, bins: npt.NDArray[np.uint16]) -> tuple[int, int]:
     """Top bits of each |error|; errors that are zero, and the lowest of the others' bits."""
     zeros = np.int64(0)
@@ -174,7 +192,7 @@ def find_bins(errors: Doubles, bins: npt.NDArray[np.uint16]) -> tuple[int, int]:
     return int(zeros), int(np.uint16(lowest + np.uint16(1)))
 
 
-@jit
+@scalar
 def count_bins(bins: npt.NDArray[np.uint16], words: npt.NDArray[np.uint64], counts: Counts) -> None:
     """Count bins in four columns in turn, so that equal neighbours don't wait for each other."""
     mask = np.uint64(0xFFFF)
@@ -204,7 +222,7 @@ def collect_bins(counts: Counts, spread: Counts, histogram: Counts) -> None:
     histogram[1] -= spread[0]
 
 
-@jit
+@scalar
 def add_energies(
     ref: Doubles, errors: Doubles, top_ref: int, top_error: int, full: Full, terms: Doubles
 ) -> None:
@@ -218,19 +236,4 @@ def add_energies(
             part = terms[: left.size]
             for k in range(left.size):
                 part[k] = left[k] * right[k]
-            add_samples(part, full.sums[row], full.lost, row)
-
-
-@jit
-def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
-    """Add terms to a sum, exactly; they are written over."""
-    for at in range(0, terms.size, PIECE):
-        part = terms[at : at + PIECE]
-        top = np.int64(0)
-        for k in range(part.size):
-            top = max(top, np.float64(abs(part[k])).view(np.int64))
-        exponent = exponent_of(int(top))
-        if exponent < HIGHEST:
-            add_terms(part, exponent, sums)
-        else:
-            lost[row] += add_each(part, sums)
+            _add_samples(part, full.sums[row], full.lost, row)

@@ -40,7 +40,7 @@ def sum_samples(ref: Doubles, errors: Doubles, width: int, energies: Doubles) ->
         energies[0, i], energies[1, i], energies[2, i] = ee, rr, re
 
 
-@jit
+@scalar
 def sum_finite(
     ref: Doubles, errors: Doubles, at: int, width: int, energies: Doubles, lanes: Doubles
 ) -> None:

@@ -38,9 +38,11 @@ class ExactSum:
 
         Fast where chunks have been carried, so that nothing or little lies above 2^32.
         """
-        units = int.from_bytes((chunks & 0xFFFFFFFF).astype("<u4").tobytes(), "little")
-        for k in np.flatnonzero(above := chunks >> 32).tolist():
-            units += int(above[k]) << (32 * (k + 1))
+        units = int.from_bytes(chunks.astype("<u4").tobytes(), "little")
+        above = chunks >> 32
+        if above.any():
+            for k in np.flatnonzero(above).tolist():
+                units += int(above[k]) << (32 * (k + 1))
         return cls(units, overflowed)
 
     @classmethod

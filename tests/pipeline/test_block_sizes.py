@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from tests.packs import write_pack
 
 from paritygate.api.plans import load_plan
-from paritygate.core import tensors
 from paritygate.core.tensors import BlockSizes
 from paritygate.pipeline import block_sizes
 from paritygate.pipeline.block_sizes import cut_along, most_samples
@@ -35,19 +35,37 @@ def test_blocks_cover_every_sample_once(
 ) -> None:
     sizes = BlockSizes(least, least * factor)
     bounds = [0, *(b for b in inner if b < samples)]
-    blocks = cut_along(samples, sizes, bounds)
+    joined = max(1, sizes.most // 3)
+    blocks = cut_along(samples, sizes, joined, bounds)
     assert [b.start for b in blocks] == [0, *(b.stop for b in blocks)][: len(blocks)]
     assert sum(b.samples for b in blocks) == samples
     assert [b.number for b in blocks] == list(range(len(blocks)))
     assert all(b.place == b.start and 0 < b.samples <= sizes.most for b in blocks)
-    assert all(2 * b.samples >= least for b in blocks[:-1])
+    for block in blocks:
+        ends = {bound for bound in bounds if block.start < bound < block.stop}
+        assert block.samples <= joined or not ends
+    # Of two neighbours one is large, or ends where a record batch does that is large itself.
+    pairs = pairwise(b.samples for b in blocks)
+    assert all(2 * sum(pair) >= min(joined, least) for pair in list(pairs)[:-1])
 
 
-def test_blocks_end_with_record_batches() -> None:
-    blocks = cut_along(10_000, BlockSizes(300, 1000), list(range(0, 10_000, 300)))
-    assert all(b.start % 300 == 0 for b in blocks)
-    long = cut_along(100_000, BlockSizes(1000, 1000), list(range(0, 100_000, 2700)))
-    assert all(b.stop - b.start in (1000, 700) for b in long[:-1])
+def cuts(samples: int, size: int, joined: int, rows: int) -> list[int]:
+    blocks = cut_along(samples, BlockSizes(size, size), joined, list(range(0, samples, rows)))
+    return [block.samples for block in blocks]
+
+
+def test_a_block_is_a_record_batch_or_an_equal_part_of_one_or_many_small_ones() -> None:
+    assert cuts(4000, 1000, 500, 1000) == [1000] * 4
+    assert cuts(8000, 1000, 500, 2700) == [900] * 6 + [867, 867, 866]
+    assert cuts(4000, 1000, 500, 300) == [300] * 13 + [100]
+    assert cuts(4000, 1000, 500, 120) == [480] * 8 + [160]
+    assert cuts(4000, 1000, 500, 501) == [501] * 7 + [493]
+
+
+def test_blocks_get_small_towards_the_end_so_that_every_thread_has_work() -> None:
+    blocks = cut_along(80_000, BlockSizes(1000, 10_000), 4000, list(range(0, 80_000, 20_000)))
+    assert blocks[0].samples == 10_000
+    assert max(block.samples for block in blocks[-4:]) <= 1000
 
 
 @pytest.mark.parametrize(
@@ -95,8 +113,9 @@ def test_order_and_record_batches_change_no_statistics(
     same = np.arange(SAMPLES)
     expected = prepared(tmp_path, "same.arrow", same, 64)
     order = np.random.default_rng(6).permutation(SAMPLES) if is_shuffled else same
-    monkeypatch.setattr(tensors, "MAX_BLOCK", 128)
-    monkeypatch.setattr(block_sizes, "MAX_BATCHED_BLOCK", 128)
+    monkeypatch.setattr(block_sizes, "MAX_BLOCK", 128)
+    for name in ("MAX_BATCHED_BLOCK", "_MOST_NUMBERS"):
+        monkeypatch.setattr(block_sizes, name, 128)
     found = prepared(tmp_path, "cand.arrow", order, rows)
     with expected.resources, found.resources:
         assert len(expected.blocks) < len(found.blocks)

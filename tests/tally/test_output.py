@@ -205,3 +205,15 @@ def test_one_minus_cosine_at_the_ends_of_the_range():
     assert one_minus_cosine(tiny, huge, ExactSum()) == pytest.approx(1.0)
     assert one_minus_cosine(huge, tiny, ExactSum()) == 0.0
     assert one_minus_cosine(tiny, ExactSum(4), ExactSum(-2)) == 2.0
+
+
+def _raised(data: object, by: int) -> object:
+    """JSON of a tally with every ordinal in it raised."""
+    if isinstance(data, dict):
+        return {k: v + by if k == "ordinal" else _raised(v, by) for k, v in data.items()}
+    return data
+
+
+@given(tallies(), st.integers(0, 9))
+def test_a_moved_tally_has_every_ordinal_moved_and_nothing_else(tally, by):
+    assert tally.moved(by).to_json() == _raised(tally.to_json(), by)

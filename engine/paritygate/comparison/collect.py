@@ -57,7 +57,7 @@ class _Collecting:
         self.judged.look_at(picked)
         worst = self.worst
         flip_margin = self._flip_margin()
-        ordinals = self.judged.samples.ordinals[picked]
+        ordinals = self.judged.samples.ordinals_of(picked)
         is_flip = flip_margin > -np.inf
         flips = _candidates(flip_margin, worst.excess, ordinals, is_flip, hint.limit, hint.flips)
         everyone = np.True_
@@ -84,12 +84,12 @@ class _Collecting:
             if ("sample.missing", side) in self.judged.marks.subjects
         }
         errors = {
-            side: error
-            for side, error in (
-                ("reference", self.judged.ref.error(samples.ordinals)),
-                ("candidate", self.judged.cand.error(samples.ordinals)),
+            name: error
+            for name, side in (
+                ("reference", self.judged.ref),
+                ("candidate", self.judged.cand),
             )
-            if error is not None
+            if side.failures and (error := side.error(samples.ordinals)) is not None
         }
         rules = {key: self._hits(rows) for key, rows in self.judged.marks.subjects.items()}
         if samples.rejected.samples:
@@ -122,12 +122,9 @@ class _Collecting:
         return int(np.count_nonzero(self.judged.ref.missing | self.judged.cand.missing))
 
     def _hits(self, rows: Ints) -> Hits:
-        first = rows[:FIRST]
-        ids = self.judged.samples.ids[first].tolist()
-        return Hits(
-            len(rows),
-            tuple(zip(self.judged.samples.ordinals[first].tolist(), ids, strict=True)),
-        )
+        first, samples = rows[:FIRST], self.judged.samples
+        ids = samples.ids_of(first).tolist()
+        return Hits(len(rows), tuple(zip(samples.ordinals_of(first).tolist(), ids, strict=True)))
 
     def _slices(self) -> dict[str, dict[str, SliceTally]]:
         tallies = {}
@@ -150,23 +147,25 @@ class _Collecting:
 
     def _failed(self) -> FailedRows:
         return FailedRows(
-            self.judged.samples.ordinals[self.picked],
-            self.judged.samples.ids[self.picked],
+            self.judged.samples.ordinals_of(self.picked),
+            self.judged.samples.ids_of(self.picked),
             self.rules,
             {name: (told.ref, told.cand) for name, told in self.told.items()},
         )
 
     def _rows(self, ordinals: Iterable[int]) -> dict[int, KeptRow]:
-        at = np.searchsorted(self.judged.samples.ordinals, np.array(sorted(ordinals), np.int64))
-        places = np.searchsorted(self.picked, at)
-        made = (self._row(*both) for both in zip(at.tolist(), places.tolist(), strict=True))
-        return {row.ordinal: row for row in made}
+        wanted = np.array(sorted(ordinals), np.int64)
+        places = np.searchsorted(self.judged.samples.ordinals_of(self.picked), wanted)
+        at = self.picked[places]
+        ids = self.judged.samples.ids_of(at)
+        each = zip(at.tolist(), places.tolist(), wanted.tolist(), ids, strict=True)
+        return {ordinal: self._row(i, place, ordinal, id_) for i, place, ordinal, id_ in each}
 
-    def _row(self, i: int, place: int) -> KeptRow:
+    def _row(self, i: int, place: int, ordinal: int, sample_id: object) -> KeptRow:
         """A sample of the block, the `place`-th of those that failed."""
         values: dict[str, object] = {
-            "sample_id": self.judged.samples.ids[i],
-            "row": int(self.judged.samples.ordinals[i]),
+            "sample_id": sample_id,
+            "row": ordinal,
             "stage": self.judged.comparer.stage.name,
             "rules": rule_names(int(self.rules[place])),
             "error": self._why_unanswered(i),
@@ -182,7 +181,7 @@ class _Collecting:
             for name, array in side.outputs.items():
                 if side.answered[i]:
                     tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
-        return KeptRow(int(self.judged.samples.ordinals[i]), values, tensors)
+        return KeptRow(ordinal, values, tensors)
 
     def _why_unanswered(self, i: int) -> str | None:
         """What was raised, or how a process ended; the reference's text first."""

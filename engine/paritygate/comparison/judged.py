@@ -14,7 +14,7 @@ from paritygate.comparison.details import SampleDetail
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.groups import Group, groups_of
 from paritygate.comparison.marks import Marks
-from paritygate.comparison.rows import Ints, Mask, SampleRows, Side
+from paritygate.comparison.rows import Ints, Mask, SampleRows, Side, is_all
 from paritygate.core.dtypes import dtype_name
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.ragged import Tensor, varying_dims
@@ -54,7 +54,7 @@ class Judged:
     def align(self) -> None:
         """Find the samples that both sides answered; the others fail by themselves."""
         for name, side in (("reference", self.ref), ("candidate", self.cand)):
-            if not side.answered.all():
+            if not is_all(side.answered):
                 self._mark("sample.missing", name, side.missing)
                 self._mark_unanswered(name, side, self.cand if side is self.ref else self.ref)
                 self.both = self.ref.answered & self.cand.answered
@@ -160,16 +160,18 @@ class Judged:
         group: Group,
         parts: list[tuple[Ints, SampleDetail]],
     ) -> None:
-        ordinals = group.of(self.samples.ordinals)
         dtypes = dtype_name(group.ref.dtype), dtype_name(group.cand.dtype)
         shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         if group.rows is None and isinstance(elements, ElementComparer):
+            first, places = self.samples.counted()
             tally, self.details[output] = elements.compare(
-                group.ref, group.cand, ordinals, is_lazy=True, in_order=True
+                group.ref, group.cand, places, is_lazy=True, in_order=True
             )
+            tally = tally.moved(first)
             self._lazy[output] = elements, group
         else:
+            ordinals = group.of(self.samples.ordinals)
             tally, detail = elements.compare(group.ref, group.cand, ordinals)
             parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +21,27 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
+_FEW = 64  # one sample of so many: their ids are looked up by themselves
+
+
+class ReadsIds(Protocol):
+    """Where ids are read once somebody asks for them."""
+
+    def ids(self, start: int, stop: int) -> Ids:
+        """Of the samples `[start, stop)`."""
+
+    def take_ids(self, rows: Ints) -> Ids:
+        """Of these samples."""
+
+
 @dataclass(frozen=True)
 class SampleRows:
     """The samples of a block that were run, in pack order.
 
     Attributes:
         place: of the first one among all samples, as batches are counted.
-        ordinals: `(n,)` row over all golden files.
-        ids: `(n,)` int64 or str objects.
+        rows: their rows over all golden files, `(n,)` or a range.
+        named: `(n,)` ids, int64 or str objects; or where those of a range are read.
         labels: label column -> `(n,)` values.
         slices: slice -> (values, `(n,)` codes into them).
         rejected: samples of the block that break the contract and were not run.
@@ -35,8 +50,8 @@ class SampleRows:
     """
 
     place: int
-    ordinals: Ints
-    ids: Ids
+    rows: range | Ints
+    named: Ids | ReadsIds
     labels: Mapping[str, Array]
     slices: Mapping[str, tuple[list[str], npt.NDArray[np.int32]]]
     rejected: Hits
@@ -46,7 +61,67 @@ class SampleRows:
     @property
     def count(self) -> int:
         """Samples that were run."""
-        return len(self.ordinals)
+        return len(self.rows)
+
+    @cached_property
+    def ordinals(self) -> Ints:
+        """`(n,)` row over all golden files; of a range made when it is asked for."""
+        rows = self.rows
+        return np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows
+
+    @cached_property
+    def ids(self) -> Ids:
+        """`(n,)` int64 or str objects; read when they are asked for."""
+        if isinstance(self.named, np.ndarray):
+            return self.named
+        return self.named.ids(int(self.rows[0]), int(self.rows[-1]) + 1)
+
+    def ordinals_of(self, at: Ints) -> Ints:
+        """Ordinals of the samples at these places of the block."""
+        return self.rows.start + at if isinstance(self.rows, range) else self.rows[at]
+
+    def ids_of(self, at: Ints) -> Ids:
+        """Ids of the samples at these places of the block."""
+        if not len(at):
+            return np.empty(0, np.int64)
+        if isinstance(self.named, np.ndarray) or _FEW * len(at) > self.count:
+            return self.ids[at]
+        return self.named.take_ids(self.ordinals_of(at))
+
+    def counted(self) -> tuple[int, Ints]:
+        """A first ordinal, and what `(n,)` ascending numbers add to it."""
+        if isinstance(self.rows, range):
+            return self.rows.start, _count_to(len(self.rows))
+        return 0, self.rows
+
+
+_counts: Ints = np.arange(0)
+
+
+def _count_to(stop: int) -> Ints:
+    """0, 1, ... in memory that all threads share; read-only."""
+    global _counts
+    counts = _counts
+    if len(counts) < stop:
+        counts = np.arange(stop)
+        counts.flags.writeable = False
+        _counts = counts
+    return counts[:stop]
+
+
+def all_of(count: int) -> Mask:
+    """A mask of all samples, in no memory."""
+    return np.broadcast_to(np.True_, count)
+
+
+def none_of(count: int) -> Mask:
+    """A mask of no sample, in no memory."""
+    return np.broadcast_to(np.False_, count)
+
+
+def is_all(mask: Mask) -> bool:
+    """Whether a mask is of all samples; of one that `all_of` made without looking."""
+    return bool(mask[:1].all() if mask.strides == (0,) else mask.all())
 
 
 @dataclass(frozen=True)

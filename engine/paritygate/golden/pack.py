@@ -52,6 +52,7 @@ _ID_BYTES = 64
 _NOTHING: Array = np.empty(0)
 
 Rows = npt.NDArray[np.int64]
+Room = Callable[[int, Array], Array]
 
 
 def open_pack(
@@ -228,9 +229,17 @@ class GoldenPack:
         """Input tensor of samples `[start, stop)`, which have one shape; see `tensor`."""
         return _one_shape(name, self._tensor(self._columns.inputs[name], start, stop))
 
-    def output(self, name: str, start: int, stop: int) -> Tensor:
-        """Recorded output of samples `[start, stop)`; see `tensor`."""
-        return self._tensor(self._columns.outputs[name], start, stop)
+    def output(self, name: str, start: int, stop: int, room: Room | None = None) -> Tensor:
+        """Recorded output of samples `[start, stop)`; see `tensor`.
+
+        Args:
+            name: output.
+            start: the first of them.
+            stop: end of them.
+            room: rows and an array of some of them -> an array for at least so many rows, which is
+                written over where they are copied; None: a new one.
+        """
+        return self._tensor(self._columns.outputs[name], start, stop, room)
 
     def check_tensors(self, start: int, stop: int) -> None:
         """Read all tensors of samples `[start, stop)`, and note which dims of them vary.
@@ -487,7 +496,7 @@ class GoldenPack:
         ]
         return np.concatenate(pieces) if pieces else np.empty((0, dims), np.int64)
 
-    def _tensor(self, column: str, start: int, stop: int) -> Tensor:
+    def _tensor(self, column: str, start: int, stop: int, room: Room | None = None) -> Tensor:
         spec = self._specs[column]
         if self._may_vary(column, spec):
             some = [
@@ -508,11 +517,10 @@ class GoldenPack:
         ]
         if len(pieces) == 1:
             return pieces[0]
-        joined = (
-            np.concatenate(pieces)
-            if pieces
-            else np.empty((0, *spec.fixed_shape), numpy_dtype(spec.dtype))
-        )
+        if not pieces:
+            return np.empty((0, *spec.fixed_shape), numpy_dtype(spec.dtype))
+        into = None if room is None else room(stop - start, pieces[0])[: stop - start]
+        joined: Array = np.concatenate(pieces, out=into)
         joined.flags.writeable = False
         return joined
 

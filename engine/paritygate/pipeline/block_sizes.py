@@ -11,32 +11,47 @@ from paritygate.runners.base import Runner
 from paritygate.runners.recorded import RecordedRunner
 
 _BATCHES = 16
+_LEAST_BYTES, _JOINED_BYTES, _MOST_BYTES = 1 << 20, 4 << 20, 16 << 20
+_MOST_NUMBERS = 1 << 20
 
 
-def cut_along(samples: int, sizes: BlockSizes, bounds: Sequence[int]) -> list[Block]:
-    """Cut consecutive samples into blocks that end where a record batch does, where one does.
+def cut_along(samples: int, sizes: BlockSizes, joined: int, bounds: Sequence[int]) -> list[Block]:
+    """Cut consecutive samples into blocks that lie within one record batch, where those are large.
 
-    A block within one record batch is compared as it lies in the file; over two it is copied.
+    Such a block is compared as it lies in the file; one of several record batches is copied, which
+    costs less than to compare each of them by itself.
 
     Args:
         samples: how many there are.
-        sizes: of the blocks; one that ends with a record batch has at least half of that.
-        bounds: ascending, where record batches begin.
+        sizes: of the blocks.
+        joined: the most samples of a block of several record batches.
+        bounds: ascending, where record batches begin, the first one at 0.
     """
     blocks: list[Block] = []
     start = 0
     while start < samples:
         size = sizes.next(samples - start)
-        stop = min(start + size, samples)
-        bound = bounds[bisect_right(bounds, stop) - 1] if bounds else 0
-        if stop < samples and 2 * (bound - start) >= size:
-            stop = bound
+        stop = _stop(start, size, min(size, joined), samples, bounds)
         blocks.append(Block(0, len(blocks), start, stop, place=start))
         start = stop
     return blocks
 
 
-def cut_recorded(packs: Iterable[GoldenPack], samples: int, sample_bytes: int) -> list[Block]:
+def _stop(start: int, size: int, joined: int, samples: int, bounds: Sequence[int]) -> int:
+    at = bisect_right(bounds, start)
+    own = min([samples, *bounds[at : at + 1]]) - start  # what is left of this record batch
+    if own > size:
+        return start + -(-own // -(-own // size))  # in equal parts
+    if 2 * own >= joined:
+        return start + own
+    if samples - start <= joined:
+        return samples
+    return bounds[bisect_right(bounds, start + joined) - 1]
+
+
+def cut_recorded(
+    packs: Iterable[GoldenPack], samples: int, sample_bytes: int, *, only_numbers: bool
+) -> list[Block]:
     """Blocks of the first samples of packs that are compared with each other.
 
     Args:
@@ -44,10 +59,19 @@ def cut_recorded(packs: Iterable[GoldenPack], samples: int, sample_bytes: int) -
             most blocks is copied.
         samples: how many.
         sample_bytes: of one sample in one pack.
+        only_numbers: nothing is kept or decided of each sample, so that there may be more of them.
     """
     firsts = {low for pack in packs for low, _ in pack.batch_spans(max(1, pack.samples))}
-    sizes = BlockSizes.of(sample_bytes, (), MAX_BATCHED_BLOCK)
-    return cut_along(samples, sizes, sorted(firsts))
+    most = _MOST_NUMBERS if only_numbers else MAX_BATCHED_BLOCK
+    least, joined, size = (
+        max(1, min(cap, limit // max(1, sample_bytes)))
+        for cap, limit in (
+            (most // 4 if only_numbers else MAX_BLOCK, _LEAST_BYTES),
+            (most, _JOINED_BYTES),
+            (most, _MOST_BYTES),
+        )
+    )
+    return cut_along(samples, BlockSizes(least, size), joined, sorted(firsts))
 
 
 def most_samples(runners: Mapping[str, Runner]) -> int:

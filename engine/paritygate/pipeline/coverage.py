@@ -121,7 +121,9 @@ def cover_block(covering: Covering, read: Read, cuts: Mapping[str, Cut]) -> Cove
     samples = read.samples.count
     if not samples:
         return CoverageTally()
-    marked = covering.synthetic
+    marked, rows = covering.synthetic, read.samples.rows
+    if marked is not None:
+        marked = marked[rows.start : rows.stop] if isinstance(rows, range) else marked[rows]
     return CoverageTally(
         {
             name: found
@@ -134,7 +136,7 @@ def cover_block(covering: Covering, read: Read, cuts: Mapping[str, Cut]) -> Cove
             for name in covering.runners
             for rows, batches in cover_batches(cuts[name], samples).items()
         },
-        0 if marked is None else int(np.count_nonzero(marked[read.samples.ordinals])),
+        0 if marked is None else int(np.count_nonzero(marked)),
     )
 
 

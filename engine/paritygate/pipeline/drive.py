@@ -1,5 +1,7 @@
 """Drive spans with threads: one reads ahead, several run and compare, the caller collects.
 
+Where all is recorded nobody reads ahead: each thread reads its own blocks, handing nothing over.
+
 Queues are bounded and the caller only waits on one, so that an interrupt is served at once.
 Results are handed on in block order, whatever order they finish in.
 """
@@ -19,12 +21,14 @@ from paritygate.core.events import Compiling, Observer, Progress
 from paritygate.core.tensors import Block
 from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.lane import Lane, Shared
+from paritygate.pipeline.results import Results
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.threads import Slots, Threads, Tuner
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
 PROGRESS_EVERY_S = 0.1
+WAKE_EVERY_S = 0.1
 COMPILING_AFTER_S = 1.0
 MERGED_AT_ONCE = 32
 
@@ -90,17 +94,21 @@ def _collect(
     started = shown = time.perf_counter()
     following = 0
     while following < len(blocks):
-        item = work.next_result(lambda: _tell_compiling(observer))
-        if isinstance(item, BaseException):
-            raise item
-        waiting[order[item.block.number]] = item
+        for item in work.results.take(WAKE_EVERY_S):
+            if isinstance(item, BaseException):
+                raise item
+            waiting[order[item.block.number]] = item
+        done_until = 0
         while following in waiting:
             result = waiting.pop(following)
             found.add(result.tally())
             work.hints.by_stage.update(sink(result))
-            prepared.pack.done_until(result.block.done_until)
+            done_until = result.block.done_until
             work.permit()
             following += 1
+        if done_until:
+            prepared.pack.done_until(done_until)
+        _tell_compiling(observer)
         now = time.perf_counter()
         if now - shown >= PROGRESS_EVERY_S or following == len(blocks):
             shown = now
@@ -153,7 +161,7 @@ class _Threads:
     def __init__(
         self, prepared: Prepared, blocks: Sequence[Block], chosen: Threads, hints: Hints
     ) -> None:
-        threads = chosen.most
+        threads, own = chosen.most, prepared.reads_runs
         self.hints = hints
         self._prepared = prepared
         self._blocks = blocks
@@ -161,19 +169,19 @@ class _Threads:
         self._shared = Shared()
         self._turns = Turns(blocks, self._stop)
         self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
-        self._results: queue.Queue[BlockResult | BaseException] = queue.Queue()
+        self._pending, self._claiming = iter(blocks), threading.Lock()
+        self.results: Results[BlockResult] = Results(2 * threads if own else 1, len(blocks))
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
         self._warming = threading.Lock()
         self._started = self._warm = 0.0
         self._slots = Slots(threads)
         self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))
+        reading = [] if own else [("paritygate-read", self._read)]
+        working = self._work_alone if own else self._work
         self._threads = [
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
-            for name, body in (
-                ("paritygate-read", self._read),
-                *((f"paritygate-{i}", self._work) for i in range(threads)),
-            )
+            for name, body in (*reading, *((f"paritygate-{i}", working) for i in range(threads)))
         ]
 
     def start(self) -> None:
@@ -181,14 +189,6 @@ class _Threads:
         self._started = time.perf_counter()
         for thread in self._threads:
             thread.start()
-
-    def next_result(self, meanwhile: Callable[[], None]) -> BlockResult | BaseException:
-        """Wait for a result; wakes up regularly, so that a signal is handled, for `meanwhile`."""
-        while True:
-            try:
-                return self._results.get(timeout=0.2)
-            except queue.Empty:
-                meanwhile()
 
     def driven(self, tally: Tally) -> Driven:
         """All blocks, once they are collected."""
@@ -222,7 +222,7 @@ class _Threads:
             body()
         except BaseException as e:  # handed to the caller, who raises it
             if not self._stop.is_set():
-                self._results.put(_as_fault(e))
+                self.results.fail(_as_fault(e))
 
     def _read(self) -> None:
         for block in self._blocks:
@@ -249,6 +249,18 @@ class _Threads:
                     stage.warm_up()
                 self._warm = time.perf_counter()
 
+    def _work_alone(self) -> None:
+        """Read, run and compare one block after the other."""
+        self._warm_up()
+        with Lane(self._prepared, self._shared, self._stop) as lane:
+            while (block := self._claim()) is not None:
+                self.results.put(lane.run_block(read_block(self._prepared, block), self.hints))
+
+    def _claim(self) -> Block | None:
+        self._permits.acquire()
+        with self._claiming:
+            return None if self._stop.is_set() else next(self._pending, None)
+
     def _work(self) -> None:
         self._warm_up()
         with Lane(self._prepared, self._shared, self._stop, self._turns) as lane:
@@ -268,7 +280,7 @@ class _Threads:
             return True
         if item is None:
             return False
-        self._results.put(lane.run_block(item, self.hints))
+        self.results.put(lane.run_block(item, self.hints))
         self._turns.finish(item.block)
         self._tuner.note(item.block.samples)
         return True

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.rows import Failure, SampleRows, Side
+from paritygate.comparison.rows import Failure, SampleRows, Side, all_of, none_of
 from paritygate.core.ragged import Ragged, Tensor, row_of
 from paritygate.core.tensors import Array
 from paritygate.runners.base import Lease
@@ -62,6 +62,10 @@ class _InPlace:
         return whole
 
 
+def _changeable(mask: Mask) -> Mask:
+    return mask if mask.flags.writeable else mask.copy()
+
+
 def _address(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
@@ -78,8 +82,8 @@ class Gather:
         self._samples = samples
         self._buffer = buffer
         self._outputs: dict[str, Tensor] = {}
-        self._answered: Mask = np.ones(samples.count, np.bool_)
-        self._missing: Mask = np.zeros(samples.count, np.bool_)
+        self._answered = all_of(samples.count)
+        self._missing = none_of(samples.count)
         self._in_place: dict[str, _InPlace] = {}
         self._failures: list[Failure] = []
 
@@ -87,6 +91,7 @@ class Gather:
         """What was raised costs these samples."""
         at = np.array(rows, np.int64)
         self._failures.append(Failure(at, rule, text))
+        self._answered = _changeable(self._answered)
         self._answered[at] = False
 
     def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> bool:
@@ -102,6 +107,7 @@ class Gather:
             elif not (lease.is_lasting and self._stays(name, at, tensor[:valid])):
                 self._copy(name, at, valid, tensor)
         if lease.present is not None:
+            self._answered, self._missing = map(_changeable, (self._answered, self._missing))
             self._answered[at : at + valid] = lease.present
             self._missing[at : at + valid] = ~lease.present
         return is_kept

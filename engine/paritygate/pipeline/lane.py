@@ -8,15 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from paritygate.comparison.rows import KeepHint, SampleRows, Side
-from paritygate.core.errors import RunnerError
+from paritygate.comparison.rows import KeepHint, SampleRows, Side, all_of, none_of
+from paritygate.core.errors import GoldenError, RunnerError
 from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
 from paritygate.pipeline.batches import Cut, ask, with_following
@@ -26,10 +25,9 @@ from paritygate.pipeline.gather import Gather
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.turns import Turns
 from paritygate.runners.base import Runner, RunnerSession
+from paritygate.runners.recorded import RecordedRunner
 from paritygate.tally.coverage import CoverageTally
 from paritygate.tally.stage import Hits, Tally
-
-Mask = npt.NDArray[np.bool_]
 
 
 def run_span(prepared: Prepared, blocks: Sequence[Block], limit: int = 0) -> Tally:
@@ -172,8 +170,10 @@ class Lane:
 
     def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
         if not read.samples.count:
-            nobody: Mask = np.zeros(0, np.bool_)
-            return Side({}, nobody, nobody)
+            return Side({}, none_of(0), none_of(0))
+        if isinstance(read.samples.rows, range) and isinstance(runner, RecordedRunner):
+            with suppress(GoldenError):  # asked batch by batch, it is told with its samples
+                return self._read_run(runner, read.samples.rows, leases)
         if self._turns is not None:
             self._turns.wait(runner, read.block)
         if runner.limits.thread_safe:
@@ -185,6 +185,11 @@ class Lane:
         session.heed(self._stop)
         with lock:
             return self._run_batches(runner, session, read, leases)
+
+    def _read_run(self, runner: RecordedRunner, rows: range, leases: ExitStack) -> Side:
+        lease = runner.answer_run(rows.start, rows.stop, partial(self.buffer, runner.name))
+        leases.callback(lease.release)
+        return Side(lease.outputs, all_of(len(rows)), none_of(len(rows)))
 
     def _run_batches(
         self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
@@ -225,8 +230,8 @@ def _narrow(
     at = np.flatnonzero([row in only for row in samples.ordinals.tolist()])
     chosen = replace(
         samples,
-        ordinals=samples.ordinals[at],
-        ids=samples.ids[at],
+        rows=samples.ordinals[at],
+        named=samples.ids[at],
         labels={name: values[at] for name, values in samples.labels.items()},
         slices={name: (values, codes[at]) for name, (values, codes) in samples.slices.items()},
         rejected=Hits(),

@@ -144,7 +144,7 @@ def prepare_plan(
             _check_constants(plan, active)
         check_layouts(plan, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
-        blocks = _cut(cuts) if cuts else _blocks(pack, active, samples)
+        blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples)
         size = max((block.samples for block in blocks), default=1)
         comparers = [StageComparer(plan, s, stats) for s in running if alone is None]
         check_names(plan, running, active)
@@ -380,7 +380,9 @@ def _callable_runner(
     )
 
 
-def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> list[Block]:
+def _blocks(
+    plan: Plan, pack: GoldenPack, runners: Mapping[str, Runner], samples: int
+) -> list[Block]:
     """Blocks of the first samples, each of one shape of all inputs."""
     sizes = sorted({max(r.limits.batch_sizes) for r in runners.values() if r.limits.batch_sizes})
     varying = [name for name, column in pack.inputs.items() if not column.is_fixed]
@@ -389,7 +391,8 @@ def _blocks(pack: GoldenPack, runners: Mapping[str, Runner], samples: int) -> li
     recorded = [runner for runner in runners.values() if isinstance(runner, RecordedRunner)]
     if not varying and len(recorded) == len(runners):
         packs = [pack, *(runner.recording for runner in recorded)]
-        return cut_recorded(packs, samples, others)
+        is_plain = not (plan.decisions or plan.slices) and all(r.answers_runs for r in recorded)
+        return cut_recorded(packs, samples, others, only_numbers=is_plain)
     if not varying:
         return cut_blocks(samples, BlockSizes.of(others, sizes, most_samples(runners)))
     return bucket_blocks(

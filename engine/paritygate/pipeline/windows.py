@@ -32,7 +32,7 @@ class Window:
     def only(self, places: Sequence[int]) -> SampleRows:
         """Some of the samples."""
         at = np.array(places, np.int64)
-        return replace(self.samples, ordinals=self.samples.ordinals[at], ids=self.samples.ids[at])
+        return replace(self.samples, rows=self.samples.ordinals[at], named=self.samples.ids[at])
 
     def in_order(self, order: Ints) -> Window:
         """The same samples in another order."""
@@ -40,7 +40,7 @@ class Window:
         for array in inputs.values():
             array.flags.writeable = False
         samples = replace(
-            self.samples, ordinals=self.samples.ordinals[order], ids=self.samples.ids[order]
+            self.samples, rows=self.samples.ordinals[order], named=self.samples.ids[order]
         )
         return replace(self, samples=samples, inputs=inputs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, cast
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import Field, StrictStr, field_validator, model_validator
 
 from paritygate.core.digest import canonical_json
-from paritygate.core.dtypes import zeros
+from paritygate.core.dtypes import is_string, zeros
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError
 from paritygate.core.problems import did_you_mean
 from paritygate.core.ragged import Ragged, Tensor, repeat_last, row_of, stack_rows
@@ -228,6 +228,33 @@ class RecordedRunner(Runner):
         """Close the recording, unless it is the golden pack."""
         if not self.is_golden:
             self._recording.close()
+
+    @property
+    def answers_runs(self) -> bool:
+        """Whether `answer_run` can be asked: samples lie here as they do in the golden pack."""
+        specs = [self._recording.outputs[theirs] for theirs in self._fetches.values()]
+        is_plain = all(spec.is_fixed and not is_string(spec.dtype) for spec in specs)
+        return is_plain and (self.is_golden or self._is_like)
+
+    def answer_run(self, start: int, stop: int, room: Callable[[str, int, Array], Array]) -> Lease:
+        """Outputs of the golden samples `[start, stop)`, where `answers_runs`.
+
+        Args:
+            start: the first of them.
+            stop: end of them.
+            room: output, rows and an array like its own -> an array with room for them.
+
+        Raises:
+            GoldenError: the recording can't be read.
+        """
+        pack = self._recording
+        outputs = {
+            ours: pack.output(theirs, start, stop, partial(room, ours))
+            for ours, theirs in self._fetches.items()
+        }
+        self.observe(outputs)
+        give_back = None if self.is_golden else partial(pack.done_with, start, stop)
+        return Lease(outputs, give_back=give_back)
 
     def look_up(self, batch: Batch) -> Lease:
         """Outputs of a batch by id, and which ids were found (None: all)."""

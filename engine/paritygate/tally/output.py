@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -158,6 +158,18 @@ class OutputTally:
     def disagreeing_nonfinite(self) -> int:
         """Elements that are non-finite on one side, or on both and unlike."""
         return self.elements - self.finite_pairs - self.agreeing_nonfinite
+
+    def moved(self, by: int) -> OutputTally:
+        """The tally of the same samples where each ordinal is larger by a number."""
+        if not by:
+            return self
+        mine = vars(self)
+        located = {
+            name: replace(at, ordinal=at.ordinal + by)
+            for name in (*_EXTREMES, "difference")
+            if (at := mine[name]) is not None
+        }
+        return replace(self, **located)
 
     def merge(self, other: OutputTally) -> OutputTally:
         """The tally of the samples of both; associative and commutative, bit for bit.

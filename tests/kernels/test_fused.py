@@ -74,8 +74,9 @@ for name in [m.name for m in pkgutil.iter_modules(kernels.__path__)]:
     module = importlib.import_module(f"paritygate.kernels.{name}")
     for kernel in vars(module).values():
         if isinstance(kernel, Dispatcher) and kernel.__module__ == module.__name__:
-            for text in kernel.inspect_asm().values():
-                print("kernel", f"{name}.{kernel.__name__}", text)
+            for made in (kernel, kernel.inner.dispatcher):
+                for text in made.inspect_asm().values():
+                    print("kernel", f"{name}.{kernel.__name__}", text)
 """
 
 

@@ -1,11 +1,32 @@
 """What every kernel may rely on, and may not do."""
 
+import gc
+
 import numpy as np
 import pytest
+from numba.core import event
 from numba.core.errors import TypingError
 
 from paritygate.kernels import decisions, elements, sums
-from paritygate.kernels._jit import jit
+from paritygate.kernels._jit import jit, scalar
+
+
+@jit
+def total(values):
+    found = 0.0
+    for k in range(values.size):
+        found += values[k]
+    return found
+
+
+@scalar
+def half(value):
+    return 0.5 * value
+
+
+@jit
+def half_of_total(values):
+    return half(total(values))
 
 
 def test_kernels_count_no_references():
@@ -33,3 +54,62 @@ def test_division_by_zero_is_that_of_ieee_754():
     into = np.zeros(1)
     ratio(np.array([1.0, 0.0]), into)
     assert into[0] == np.inf
+
+
+def test_a_kernel_is_called_by_kernels_and_from_python_in_any_order():
+    single, double = np.ones(4, np.float32), np.ones(4)
+    assert total(single) == 4.0
+    assert half_of_total(single) == 2.0
+    assert half_of_total(double) == 2.0
+    assert total(double) == 4.0
+    assert half(3.0) == 1.5
+    for function in (total, half):
+        called = function.inner.dispatcher
+        assert called.targetoptions["no_cpython_wrapper"] is True
+        assert not function.targetoptions.get("no_cpython_wrapper")
+    assert set(total.inner.dispatcher.signatures) == set(total.signatures)
+
+
+def test_what_only_kernels_call_is_not_made_for_python():
+    @jit
+    def twice(values):
+        return 2 * half_of_total(values)
+
+    before = len(half_of_total.signatures)
+    assert twice(np.ones(4, np.int16)) == 4.0
+    assert len(half_of_total.signatures) == before
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_garbage_is_not_looked_for_while_a_kernel_is_compiled(is_on):
+    seen = []
+
+    class Look(event.Listener):
+        def on_start(self, event):
+            seen.append(gc.isenabled())
+
+        def on_end(self, event):
+            pass
+
+    def one(values):
+        return values[0]
+
+    one.__module__ = "paritygate.kernels.one"
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with event.install_listener("numba:run_pass", Look()):
+            assert jit(one)(np.ones(1)) == 1.0
+        assert gc.isenabled() is is_on
+    finally:
+        gc.enable()
+    assert set(seen) == {False}
+
+
+def test_garbage_is_looked_for_again_once_a_kernel_cannot_be_compiled():
+    def fails(values):
+        return values.no_such_thing
+
+    fails.__module__ = "paritygate.kernels.fails"
+    with pytest.raises(TypingError):
+        jit(fails)(np.ones(1))
+    assert gc.isenabled()

@@ -36,9 +36,10 @@ _NOWHERE = (OSError, RuntimeError)  # no folder, or none that may be read or wri
 class KernelCache:
     """What Numba asks for the code of one function, and gives it to; nothing here ever raises."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+    def __init__(self, function: Callable[..., Any], *, is_inner: bool = False) -> None:
+        """The code of a function; `is_inner`: of the version that only kernels can call."""
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+        self._name = f"{name}.inner" if is_inner else name
 
     @staticmethod
     def covers(function: Callable[..., Any]) -> bool:

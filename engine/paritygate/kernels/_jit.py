@@ -3,11 +3,16 @@
 `jit` compiles a loop, `scalar` a rule for one element that is inlined into loops. Neither has
 `fastmath`: the flag would let a decision compile to a fused multiply-add. Neither counts references
 to arrays: kernels make none, and counting costs more than judging where a sample is one element.
+
+What a function needs to be called from Python takes a tenth of the time to compile, and most are
+only called by other kernels. So these call a version without it, and Python another one, each made
+when it is first called. Without it a call from Python would end the process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
 import numba
@@ -17,8 +22,6 @@ from paritygate.kernels._cache import KernelCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Wrappers that nothing calls are not made: they take a tenth of the time to compile. Those for
-# Python are: without one, a call from there ends the process.
 _ALWAYS: dict[str, Any] = {
     "error_model": "numpy",
     "boundscheck": False,
@@ -34,17 +37,49 @@ compiling.listen()
 
 def jit(function: F) -> F:
     """Compile a loop: serial, without the GIL, cached on disk, division by zero as in IEEE 754."""
-    compiled: Any = _compile(function, nogil=True)
-    if KernelCache.covers(function) and not isinstance(compiled, type(function)):
-        compiled._cache = KernelCache(function)
-    return cast(F, compiled)
+    return _compile(function, is_cached=KernelCache.covers(function), nogil=True)
 
 
 def scalar(function: F) -> F:
     """Compile a rule for one element; it is always inlined into the loop that calls it."""
-    return _compile(function, forceinline=True)
+    return _compile(function, is_cached=False, forceinline=True)
 
 
-def _compile(function: F, **options: Any) -> F:
-    make: Any = numba.njit
-    return cast(F, make(**_ALWAYS, **options)(function))
+class Inner:
+    """A function as other kernels call it; its methods are what Numba asks for when one does."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's object, which nothing may call."""
+        return self._make()
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """How it is called with arguments of these types; it is compiled for them."""
+        return self.dispatcher.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """The function compiled for these types."""
+        return self.dispatcher.get_overload(sig)
+
+
+def _compile(function: F, *, is_cached: bool, **options: Any) -> F:
+    compiled = _dispatcher(function, is_cached, **options)
+    if isinstance(compiled, type(function)):
+        return function  # Numba is told to compile nothing
+    options |= {"is_cached": is_cached, "no_cpython_wrapper": True}
+    inner = Inner(partial(_dispatcher, function, **options))
+    compiled.inner = inner
+    compiled.get_call_template = inner.get_call_template
+    compiled.get_overload = inner.get_overload
+    return cast(F, compiled)
+
+
+def _dispatcher(function: F, is_cached: bool, **options: Any) -> Any:
+    made: Any = numba.njit
+    made = made(**_ALWAYS, **options)(function)
+    if is_cached and not isinstance(made, type(function)):
+        made._cache = KernelCache(function, is_inner="no_cpython_wrapper" in options)
+    return made

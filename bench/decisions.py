@@ -1,6 +1,6 @@
 """Decisions of both sides, counted: against NumPy that finds the same flips, and against reading.
 
-One decision a sample, no flips, float32, in blocks of 8 MiB a side. Reading, and what
+One decision a sample, no flips, float32, in blocks of 16 MiB a side. Reading, and what
 stands beside it, is on two threads; NumPy, and what stands beside that, on one.
 """
 
@@ -19,7 +19,7 @@ from paritygate.core.bands import parse_bands
 from paritygate.core.policy import DecisionRule, Tolerance
 
 SCORES = 16_000_000
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 16 << 20
 TOLERANCE = Tolerance(atol=1e-6, rtol=1e-6)
 Kind = Literal["2 edges", "4 edges", "argmax", "top 5"]
 BANDS = {

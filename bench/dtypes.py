@@ -19,7 +19,7 @@ from paritygate.core.dtypes import NARROW_FLOATS, float_format, numpy_dtype
 from paritygate.core.policy import Tolerance
 
 SIDE_BYTES = 64 << 20
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 16 << 20
 NUMPY_ROWS = 400
 WIDTH = 1000
 

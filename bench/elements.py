@@ -18,14 +18,14 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
 
 SIDE_BYTES = 64 << 20
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 16 << 20
 RANKED_WIDTH = 16
 ALLOWED = {"gate": 1.25, "full": 4.0}  # times reading, of floats
 
 
 @dataclass(frozen=True)
 class Elements:
-    """One output of one dtype and width, in blocks of 8 MiB; good samples aren't looked at."""
+    """One output of one dtype and width, in blocks of 16 MiB; good samples aren't looked at."""
 
     tier: Literal["gate", "full"]
     dtype: str

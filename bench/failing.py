@@ -28,7 +28,7 @@ _ALLOWED = {"1 %": (1 / 0.50, 1 / 0.80), "all": (1 / 0.15, 1 / 0.30)}
 
 @dataclass(frozen=True)
 class Failing:
-    """One float32 output in blocks of 8 MiB, of which some samples or all fail."""
+    """One float32 output in blocks of 16 MiB, of which some samples or all fail."""
 
     tier: Literal["gate", "full"]
     share: Literal["1 %", "all"]

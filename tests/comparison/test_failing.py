@@ -34,6 +34,7 @@ KINDS = {
 def many_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few elements a stretch that a small array has many of them."""
     monkeypatch.setattr(scan, "STRETCH", STRETCH)
+    monkeypatch.setattr(scan, "_PART", 4 * STRETCH)
     monkeypatch.setattr(comparison, "_TILE", TILE)
     monkeypatch.setattr(looks, "_TILE", STRETCH)
 

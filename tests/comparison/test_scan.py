@@ -28,6 +28,7 @@ DETAIL = ("rules", "failing_elements", "worst_index", "worst_excess", "worst_err
 def many_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few elements a stretch that a small array has many of them."""
     monkeypatch.setattr(scan, "STRETCH", PIECE)
+    monkeypatch.setattr(scan, "_PART", 3 * PIECE)
     monkeypatch.setattr(comparison, "_TILE", TILE)
 
 

@@ -24,6 +24,7 @@ FLOATS = ("float32", "float64")
 def many_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few elements a stretch that a small array has many of them."""
     monkeypatch.setattr(scan, "STRETCH", PIECE)
+    monkeypatch.setattr(scan, "_PART", 3 * PIECE)
     monkeypatch.setattr(comparison, "_TILE", 5 * PIECE)
 
 

@@ -19,6 +19,8 @@ DECIDING = {
     "measures.measure_wide",
     "scan.look",
     "scan.scan_floats",
+    "scan_failing.keep_suspects",
+    "scan_failing.scan_failing",
     "scan_bands._come_near",
     "scan_integers.scan_integers",
     "scan_narrow.judge",
@@ -64,6 +66,9 @@ for dtype in ("float32", "float64"):
                 z = y + y.dtype.type(error)
                 _, detail = judge.compare(y, z, np.arange(len(y)), is_lazy=is_lazy)
                 judge.look_at(detail, np.arange(len(y)), y, z)
+x = np.ones((16384, 1), np.float32)
+judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (1,), "gate")
+judge.compare(x, x + np.float32(1), np.arange(len(x)), is_lazy=True)
 x = np.arange(64, dtype=np.int8).reshape(4, 16)
 judge = ElementComparer(Tolerance(1.0, 1e-3), "int8", "int8", (16,), "gate")
 judge.compare(x, x + np.int8(1), np.arange(4), is_lazy=True)

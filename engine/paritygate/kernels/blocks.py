@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.kernels import measures, rank, scan, steps
+from paritygate.kernels import measures, rank, scan, scan_failing, steps
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.failing import Failing
@@ -28,7 +28,8 @@ Counts = npt.NDArray[np.int64]
 _scan_floats = linked(scan.scan_floats)
 _look = linked(scan.look)
 _sum_again = linked(scan.sum_again)
-_keep_suspects = linked(scan.keep_suspects)
+_keep_suspects = linked(scan_failing.keep_suspects)
+_scan_failing = linked(scan_failing.scan_failing)
 _measure_wide = linked(measures.measure_wide)
 _measure_narrow = linked(measures.measure_narrow)
 _collect_bins = linked(measures.collect_bins)
@@ -149,7 +150,7 @@ def scan_block(
         apart: where steps are counted by it.
     """
     size = layout.width * layout.samples
-    at, most, unclean = 0, 1, 0
+    at, most, unclean, many_fail = 0, 1, 0, False
     if full is not None:
         begin_bins(full.room.spread)
     while at < dirty.size:
@@ -157,16 +158,23 @@ def scan_block(
         part = slice(at * size, min((at + count) * size, ref.size))
         r, c, first = ref[part], cand[part], layout.first + at * layout.samples
         states = sums.states[: count * layout.pieces]
-        found.classes[0, 0] += _scan_floats(
-            r, c, size, rule.atol, rule.rtol, rule.cap, found.best_at, found.best_error,
-            found.best_excess, sums.guess[0], sums.chunks, sums.units, states,
-        )  # fmt: skip
+        if many_fail:
+            found.classes[0, 0] += _scan_failing(
+                r, c, size, layout.width, first, found.best_error, found.best_excess,
+                sums.guess[0], sums.chunks, sums.units, states, rule, failing,
+            )  # fmt: skip
+        else:
+            found.classes[0, 0] += _scan_floats(
+                r, c, size, rule.atol, rule.rtol, rule.cap, found.best_at, found.best_error,
+                found.best_excess, sums.guess[0], sums.chunks, sums.units, states,
+            )  # fmt: skip
         asked = _all_of(states)
         if asked & (scan.LOOK | scan.SUSPECT):
             # What is asked first answers most of the other: before anything failed, whether it may.
             is_late = found.best_excess[0] > 1.0
             for turn in range(2):
                 if (turn == 0) == is_late and _all_of(states) & scan.SUSPECT:
+                    many_fail = count > 1 and 2 * _suspects(states) > states.size
                     _keep_suspects(
                         r, c, size, layout.width, first, found.best_error, found.best_excess,
                         layout.pieces, states, rule, failing,
@@ -213,6 +221,14 @@ def _all_of(states: Any) -> Any:
     for k in range(states.size):
         asked |= states[k]
     return asked
+
+
+@scalar
+def _suspects(states: Any) -> int:
+    found = 0
+    for k in range(states.size):
+        found += 1 if states[k] & scan.SUSPECT else 0
+    return found
 
 
 @scalar

@@ -17,8 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
-from paritygate.kernels.elements import Rule
-from paritygate.kernels.failing import Failing, keep_failing
 from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_units, anchor_of, first_grid
 from paritygate.kernels.scalar import allowed, excess, share_below
 
@@ -26,7 +24,7 @@ E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of all sums; here the first two
 # Bits of the state of a piece, 0 where all is said: it may hold an extreme, its errors must be
 # summed again, elements of it may fail, or one of its stretch is not finite: nothing is counted.
 LOOK, AGAIN, SUSPECT, LEFT = 1, 2, 4, 8
-_LARGEST = 1.7976931348623157e308
+LARGEST = 1.7976931348623157e308
 _AT_ONCE = 256  # elements that are looked at one by one where one of them may matter
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
@@ -78,8 +76,8 @@ def scan_floats(
     worst_error, worst = atol, 1.0
     if not is_first:
         worst_error, worst = min(best_error[1], atol), min(best_excess[0], 1.0)
-    least, slope, share = _least(atol, rtol, worst_error, worst)
-    lowest, _, of_lowest = _least(atol, rtol, best_error[1], min(best_excess[0], _LARGEST))
+    least, slope, share = near_worst(atol, rtol, worst_error, worst)
+    lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], min(best_excess[0], LARGEST))
     grid = first_grid(guess)
     anchor = anchor_of(grid)
     base = np.float64(anchor).view(np.int64)
@@ -133,7 +131,7 @@ def scan_floats(
 
 
 @scalar
-def _least(atol: float, rtol: float, error: float, ratio: float) -> tuple[float, float, float]:
+def near_worst(atol: float, rtol: float, error: float, ratio: float) -> tuple[float, float, float]:
     """Tolerances and a share of the bound: an error that is proved below it isn't the worst so far.
 
     The worst so far is given. Where the bound is the same for all elements, only a larger error has
@@ -188,8 +186,8 @@ def look(
         for at in range(start + number % pieces * PIECE, stop, _AT_ONCE):
             r, c = ref[at : min(at + _AT_ONCE, stop)], cand[at : min(at + _AT_ONCE, stop)]
             is_first = best_at[0, 0] < 0 or best_at[1, 0] < 0
-            worst = min(best_excess[0], _LARGEST)
-            least, slope, share = _least(atol, rtol, best_error[1], worst)
+            worst = min(best_excess[0], LARGEST)
+            least, slope, share = near_worst(atol, rtol, best_error[1], worst)
             top = flagged = np.int64(0)
             for k in range(r.size):
                 value = np.float64(r[k])
@@ -269,66 +267,3 @@ def sum_again(
         add_errors(errors[: r.size], rest[: r.size], exponent, chunks[E], chunks[ABS_E])
         highest = max(highest, top >> 52)
     return int(highest - 1022)
-
-
-@jit
-def keep_suspects(
-    ref: Numbers,
-    cand: Numbers,
-    size: int,
-    width: int,
-    first: int,
-    best_error: Doubles,
-    best_excess: Doubles,
-    pieces: int,
-    states: States,
-    rule: Rule,
-    failing: Failing,
-) -> None:
-    """Keep the failing samples of stretches that have a suspect piece.
-
-    Suspect pieces that hold no extreme are no longer to be looked at.
-
-    Args:
-        ref: as of `scan_floats`.
-        cand: the same.
-        size: the same.
-        width: elements a sample.
-        first: number of the first sample.
-        best_error: as of `elements.Found`.
-        best_excess: the same.
-        pieces: pieces a stretch.
-        states: as `scan_floats` set them.
-        rule: what is tolerated.
-        failing: added to.
-    """
-    worst = min(best_excess[0], _LARGEST)
-    least, slope, share = _least(rule.atol, rule.rtol, best_error[1], worst)
-    for number in range(states.size // pieces):
-        found = np.uint8(0)
-        for piece in range(pieces):
-            found |= states[number * pieces + piece]
-        if not found & np.uint8(SUSPECT):
-            continue
-        start = number * size
-        stop = min(start + size, ref.size)
-        for piece in range(pieces):
-            at = start + piece * PIECE
-            r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
-            flags = failing.flags[at - start : at - start + r.size]
-            near = np.int64(0)
-            for k in range(r.size):
-                value = np.float64(r[k])
-                error = abs(np.float64(c[k]) - value)
-                flags[k] = np.uint8(not error <= allowed(value, rule.atol, rule.rtol))
-                is_near = not error < share * allowed(value, least, slope)
-                near += np.int64(is_near) + np.int64(error > best_error[0])
-            if rule.cap < math.inf:
-                for k in range(r.size):
-                    error = abs(np.float64(c[k]) - np.float64(r[k]))
-                    flags[k] |= np.uint8(not error <= rule.cap) << np.uint8(1)
-            if near == 0:
-                states[number * pieces + piece] &= np.uint8(AGAIN)
-        for k in range(stop - start, (stop - start + 7) & ~7):
-            failing.flags[k] = 0
-        keep_failing(stop - start, width, first + start // width, rule, failing)

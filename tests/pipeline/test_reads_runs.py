@@ -15,6 +15,7 @@ from paritygate.api.plans import load_plan
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import GoldenError
 from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline import block_sizes
 from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.pipeline.span import BlockResult, Hints, Prepared, read_block
@@ -32,6 +33,12 @@ def pair(folder: Path, ids: Sequence[int | str], rows: int, failing: Sequence[in
     )
     path = folder / "b.arrow"
     return write_pack(path, ids, outputs={"y": near, "k": np.arange(len(ids))}, rows_per_batch=rows)
+
+
+@pytest.fixture(autouse=True)
+def _several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAX_BLOCK", "MAX_BATCHED_BLOCK", "_MOST_NUMBERS"):
+        monkeypatch.setattr(block_sizes, name, 80)
 
 
 def prepared(folder: Path) -> Preparation:
@@ -79,8 +86,9 @@ def test_what_is_found_is_what_is_found_where_all_ids_are_read(
     ready = prepared(tmp_path)
     with ready.resources:
         assert ready.prepared.reads_runs
+        assert len(ready.blocks) > 3
         ours = told(results(ready))
-        monkeypatch.setattr(Prepared, "reads_runs", False)
+        monkeypatch.setitem(vars(ready.prepared), "reads_runs", False)
         assert ours == told(results(ready))
         assert sum(len(one[1]) for one in ours) == len(failing)
 

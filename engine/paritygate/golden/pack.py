@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from paritygate.golden.columns import ValueFault
 from paritygate.golden.files import PackFile, find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.ids import IdIndex, IdScan, build_index, scan_ids
+from paritygate.golden.places import Places, Room
 from paritygate.golden.plain import plain
 from paritygate.golden.schema import (
     Kind,
@@ -52,7 +53,6 @@ _ID_BYTES = 64
 _NOTHING: Array = np.empty(0)
 
 Rows = npt.NDArray[np.int64]
-Room = Callable[[int, Array], Array]
 
 
 def open_pack(
@@ -184,6 +184,8 @@ class GoldenPack:
         self._scan: IdScan | None = None
         self._index: IdIndex | None = None
         self._parts, self._starts = _chunks(sources)
+        file_of = [number for number, _ in self._parts]
+        self._places = Places([source.whole for source in sources], file_of, self._starts)
         unpacked = self.samples * sum(spec.sample_bytes for spec in columns.tensors.values())
         self._bytes = max(unpacked, sum(file.bytes for file in self.files))
 
@@ -251,7 +253,9 @@ class GoldenPack:
             if column in self._loose.columns:
                 shapes = self._shapes(column, start, stop)
                 self._loose.note(column, shapes)
-            self._tensor(column, start, stop)
+            values = self._tensor(column, start, stop)
+            if column not in self._loose.columns:
+                self._places.note(column, self._specs[column], start, values)
 
     def input_shapes(self, name: str, start: int, stop: int) -> npt.NDArray[np.int64]:
         """`(n, dims)` shape of an input of each of the samples `[start, stop)`."""
@@ -511,6 +515,10 @@ class GoldenPack:
                 if some
                 else empty
             )
+        if self._scan is not None:
+            placed = self._places.read(column, spec, start, stop, room)
+            if placed is not None:
+                return placed
         pieces = [
             self._read(column, at, fixed_values, array, spec.dtype, spec.fixed_shape)
             for array, at in self._arrays(column, start, stop)
@@ -518,7 +526,7 @@ class GoldenPack:
         if len(pieces) == 1:
             return pieces[0]
         if not pieces:
-            return np.empty((0, *spec.fixed_shape), numpy_dtype(spec.dtype))
+            pieces = [np.empty((0, *spec.fixed_shape), numpy_dtype(spec.dtype))]
         into = None if room is None else room(stop - start, pieces[0])[: stop - start]
         joined: Array = np.concatenate(pieces, out=into)
         joined.flags.writeable = False
@@ -604,10 +612,26 @@ class GoldenPack:
             at = end
 
     def _drop(self, start: int, stop: int) -> None:
-        for number, low, high in self._spans(start, stop):
-            source, batch = self._parts[number]
-            first = self._starts[number]
-            self._sources[source].drop(batch, low - first, high - first)
+        starts = self._starts
+        at, end = bisect_left(starts, start), bisect_right(starts, stop) - 1
+        if at >= end:  # no record batch as a whole
+            for number, low, high in self._spans(start, stop):
+                self._drop_part(number, low, high)
+            return
+        if start < starts[at]:
+            self._drop_part(at - 1, start, starts[at])
+        while at < end:
+            file, first = self._parts[at]
+            while at < end and self._parts[at][0] == file:
+                last, at = self._parts[at][1], at + 1
+            self._sources[file].drop_all(first, last)
+        if starts[end] < stop:
+            self._drop_part(end, starts[end], stop)
+
+    def _drop_part(self, number: int, start: int, stop: int) -> None:
+        file, batch = self._parts[number]
+        first = self._starts[number]
+        self._sources[file].drop(batch, start - first, stop - first)
 
 
 def _one_shape(name: str, tensor: Tensor) -> Array:

@@ -53,6 +53,8 @@ class _Group:
 class ParquetSource:
     """A Parquet file; see `Source`. Its pieces are row groups, or parts of large ones."""
 
+    whole = None
+
     def __init__(self, path: Path) -> None:
         """Open the file and read its footer.
 
@@ -116,6 +118,11 @@ class ParquetSource:
         with self._lock:
             for column in self._columns.values():
                 column.drop(number, start, stop)
+
+    def drop_all(self, first: int, last: int) -> None:
+        """Let go of the pieces `[first, last]`; see `Source`."""
+        for number in range(first, last + 1):
+            self.drop(number, 0, self.batch_rows[number])
 
     def close(self) -> None:
         """Let go of the file and of all pieces."""

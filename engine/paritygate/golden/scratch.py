@@ -40,7 +40,7 @@ class Scratch:
 
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the mapped pages of rows `[start, stop)` of an array."""
-        let_go(self._map, self._buffer.address, [self.array(number)], start, stop)
+        let_go(self._buffer, [self.array(number)], start, stop)
 
 
 def _write(file: IO[bytes], arrays: Iterator[pa.Array[Any]], kind: pa.DataType) -> None:

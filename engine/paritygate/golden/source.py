@@ -13,15 +13,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.core.digest import Watched, watch
 from paritygate.core.errors import GoldenError
+from paritygate.golden import paging
 from paritygate.golden.bounds import SpreadError, check_unpacked
 from paritygate.golden.joined import can_join, group, join, row_bytes
 
-_PAGE = mmap.PAGESIZE
-_AROUND = 64 << 10
+Bytes = npt.NDArray[np.uint8]
+
+_AROUND = 1 << 20  # as much as the kernel may map around what is read, for pages that lie together
 _KEPT_BATCHES = 64  # mapped ones hold no memory; pages of many are let go of at once
 _KEPT_UNPACKED = 2
 _KEPT_JOINED = 8
@@ -49,6 +53,7 @@ class Source(Protocol):
         schema: schema of all its columns.
         fields: name -> field; fewer than the schema has where names occur twice.
         batch_rows: rows of each piece; `select` may cut them anew.
+        whole: all bytes of the file, where it is mapped.
     """
 
     path: Path
@@ -57,6 +62,10 @@ class Source(Protocol):
     schema: pa.Schema
     fields: Mapping[str, pa.Field[Any]]
     batch_rows: tuple[int, ...]
+
+    @property
+    def whole(self) -> Bytes | None:
+        """See above."""
 
     def select(self, columns: Sequence[str]) -> None:
         """Say which columns will be used; no other is asked for afterwards."""
@@ -69,6 +78,9 @@ class Source(Protocol):
 
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the memory of rows `[start, stop)` of a piece; they can be read again."""
+
+    def drop_all(self, first: int, last: int) -> None:
+        """Let go of the memory of the pieces `[first, last]`; they can be read again."""
 
     def close(self) -> None:
         """Let go of the file; arrays that are still in use stay valid."""
@@ -99,7 +111,9 @@ class MappedSource:
         self._kept: OrderedDict[int, pa.RecordBatch] = OrderedDict()
         self._buffer = pa.py_buffer(self._map)
         self._sizes = int_array("q")
+        self.whole = np.frombuffer(self._map, np.uint8)
         self._groups: list[range] = []
+        self._extents: npt.NDArray[np.int64] | None = None
         self._joined: tuple[str, ...] = ()
 
     def batch(self, number: int) -> pa.RecordBatch:
@@ -139,11 +153,29 @@ class MappedSource:
     def drop(self, number: int, start: int, stop: int) -> None:
         """Let go of the mapped pages of rows `[start, stop)` of a batch."""
         if not self.is_mapped:
-            _drop_bytes(self._map, 0, self.size)
+            _drop_bytes(self._buffer, 0, self.size)
         elif len(self._run(number)) > 1:
             self._drop_joined(number, start, stop)
         else:
-            let_go(self._map, self._buffer.address, self.batch(number).columns, start, stop)
+            let_go(self._buffer, self.batch(number).columns, start, stop)
+
+    def drop_all(self, first: int, last: int) -> None:
+        """Let go of the mapped pages of the pieces `[first, last]`."""
+        if not self.is_mapped:
+            _drop_bytes(self._buffer, 0, self.size)
+            return
+        with self._lock:
+            if self._extents is None:
+                self._extents = np.full((len(self.batch_rows), 2), -1, np.int64)
+            extents = self._extents[first : last + 1]
+            for at in np.flatnonzero(extents[:, 0] < 0).tolist():
+                extents[at] = self._extent(self._run(first + at))
+            if self._groups:
+                for number in range(first, last + 1):
+                    self._kept.pop(number, None)
+        low, high = int(extents[:, 0].min()), int(extents[:, 1].max())
+        if low < high:
+            _drop_bytes(self._buffer, low, high)
 
     def close(self) -> None:
         """Let go of the map; arrays that are still in use keep it alive."""
@@ -201,21 +233,27 @@ class MappedSource:
     def _drop_joined(self, number: int, start: int, stop: int) -> None:
         """Let go of where the record batches of a piece lie, and of a piece that is done."""
         run, rows = self._run(number), self.batch_rows[number]
-        with self._lock, reading(self.path):
+        with self._lock:
             if stop == rows:
                 self._kept.pop(number, None)
+            low, high = self._extent(run)
+        if low < high and rows:
+            first, last = (low + (high - low) * row // rows for row in (start, stop))
+            _drop_bytes(self._buffer, first, last)
+
+    def _extent(self, run: range) -> tuple[int, int]:
+        """Where record batches begin and end in the map, in order; where they don't, nothing."""
+        with reading(self.path):
             buffers = [
                 buffer
-                for at in (run[0], run[-1])
-                for column in self._checked(at).columns
+                for number in {run[0], run[-1]}
+                for column in self._checked(number).columns
                 for buffer in column.buffers()
                 if buffer is not None and buffer.size
             ]
         low = min((b.address for b in buffers), default=0) - self._buffer.address
         high = max((b.address + b.size for b in buffers), default=0) - self._buffer.address
-        if rows and 0 <= low < high <= self.size:
-            first, last = (low + (high - low) * row // rows for row in (start, stop))
-            _drop_bytes(self._map, first, last)
+        return (low, high) if 0 <= low < high <= self.size else (self.size, 0)
 
     def _lies_in_map(self, batch: pa.RecordBatch) -> bool:
         """Whether no buffer of a batch had to be made, as of a compressed or big-endian one."""
@@ -283,14 +321,11 @@ def _decode_names(kind: Any) -> None:
         _decode_names(inner.type)
 
 
-def let_go(
-    mapped: mmap.mmap, begin: int, arrays: Sequence[pa.Array[Any]], start: int, stop: int
-) -> None:
+def let_go(mapped: pa.Buffer, arrays: Sequence[pa.Array[Any]], start: int, stop: int) -> None:
     """Let go of the pages of rows `[start, stop)` of mapped arrays; they can be read again.
 
     Args:
         mapped: the map.
-        begin: its address.
         arrays: of one length; what doesn't lie in the map is left alone.
         start: first of the rows.
         stop: end of the rows.
@@ -299,8 +334,8 @@ def let_go(
         for buffer in array.buffers():
             if buffer is None or len(array) == 0:
                 continue
-            at = buffer.address - begin
-            if 0 <= at <= len(mapped) - buffer.size:
+            at = buffer.address - mapped.address
+            if 0 <= at <= mapped.size - buffer.size:
                 low, high = (buffer.size * row // len(array) for row in (start, stop))
                 _drop_bytes(mapped, at + low, at + high)
 
@@ -330,10 +365,7 @@ def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
         raise cannot_open(path, error) from error
 
 
-def _drop_bytes(mapped: mmap.mmap, low: int, high: int) -> None:
+def _drop_bytes(mapped: pa.Buffer, low: int, high: int) -> None:
     """Let go of pages, with those around that the kernel mapped without being asked."""
-    low = max(0, low - _AROUND)
-    low -= low % _PAGE
-    high = min(len(mapped), high + _AROUND)
-    if high > low and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED, low, high - low)
+    low, high = max(0, low - _AROUND), min(mapped.size, high + _AROUND)
+    paging.let_go(mapped.address + low, high - low)

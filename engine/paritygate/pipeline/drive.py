@@ -106,7 +106,7 @@ def _collect(
             done_until = result.block.done_until
             work.permit()
             following += 1
-        if done_until:
+        if done_until and not prepared.reads_runs:
             prepared.pack.done_until(done_until)
         _tell_compiling(observer)
         now = time.perf_counter()

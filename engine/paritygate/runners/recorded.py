@@ -253,8 +253,7 @@ class RecordedRunner(Runner):
             for ours, theirs in self._fetches.items()
         }
         self.observe(outputs)
-        give_back = None if self.is_golden else partial(pack.done_with, start, stop)
-        return Lease(outputs, give_back=give_back)
+        return Lease(outputs, give_back=partial(pack.done_with, start, stop))
 
     def look_up(self, batch: Batch) -> Lease:
         """Outputs of a batch by id, and which ids were found (None: all)."""

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.scan_narrow import form_of
 from paritygate.core.dtypes import NARROW_FLOATS, numpy_dtype
+from paritygate.core.policy import Tolerance
 from paritygate.kernels import elements, scan_narrow, sums
 from paritygate.tally.exact import ExactSum
 
@@ -34,7 +36,7 @@ def scanned(ref: Any, cand: Any, name: str) -> tuple[int, Any, Any]:
         np.zeros((4, 4), np.int64), np.zeros(1, np.int64), at, np.full(2, 1e39), np.ones(1)
     )
     chunks = np.zeros((2, sums.CHUNKS), np.int64)
-    state = scan_narrow.State(np.full(2, -1.0), np.array([True]))
+    state = scan_narrow.State(np.full(2, -1.0), np.array([True]), np.zeros(1, np.int64))
     room = scan_narrow.Room(np.empty(1), np.empty(1))
     counted = scan_narrow.scan_narrow(
         ref, cand, form_of(name), 1, 0, 1, 0, rule, found, chunks, state, room
@@ -54,3 +56,15 @@ def test_every_number_is_read_and_none_that_is_not_finite(name: str) -> None:
         assert counted == int(is_read), (name, at)
         if is_read:
             assert (total.value(), magnitude.value()) == (number, abs(number))
+
+
+@pytest.mark.parametrize("sizes", [(1.0,) * 40, (2.0**-9, 1.0) * 20, (2.0**-9,) * 40])
+def test_sums_of_more_units_than_32_bits_hold(sizes: tuple[float, ...]) -> None:
+    size = scan_narrow.PIECE
+    ref = np.zeros((len(sizes), size), numpy_dtype("bfloat16"))
+    ref[:, 0] = 2.0**-16  # a unit is 2^-23
+    cand = ref.copy()
+    cand[:, 1:] = np.array(sizes)[:, None]
+    judge = ElementComparer(Tolerance(2.0, 0.0), "bfloat16", "bfloat16", (size,), "gate")
+    tally, _ = judge.compare(ref, cand, np.arange(len(ref)), is_lazy=True)
+    assert tally.errors.value() == tally.abs_errors.value() == sum(sizes) * (size - 1)

@@ -14,7 +14,7 @@ from paritygate.comparison import scan
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.dtypes import dtype_name, float_format, numpy_dtype
 from paritygate.core.tensors import Array
-from paritygate.kernels import scan_narrow, sums
+from paritygate.kernels import linked, scan_narrow, sums
 from paritygate.tally.exact import ExactSum
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _TILES = 8
 _HALF_BIAS, _HALF_MANTISSA = 15, 10
 _UNSIGNED = {1: np.uint8, 2: np.uint16}
 _BFLOAT16 = "bfloat16"
+_scan_narrow = linked.call(scan_narrow.scan_narrow)
 
 
 class WidenedScan:
@@ -87,7 +88,9 @@ class NarrowScan:
         self._form = form_of(name)
         self._rest = WidenedScan(work, None)
         self._chunks = np.zeros((2, sums.CHUNKS), np.int64)
-        self._state = scan_narrow.State(np.full(2, -1.0), np.array([name == _BFLOAT16]))
+        self._state = scan_narrow.State(
+            np.full(2, -1.0), np.array([name == _BFLOAT16]), np.zeros(1, np.int64)
+        )
         size = self._rest.samples * work.width
         self._room = scan_narrow.Room(np.empty(size), np.empty(size))
         self._name = name
@@ -100,7 +103,7 @@ class NarrowScan:
         stretches = -(-(stop - start) // samples)
         at, left = 0, 1
         while at < stretches:
-            found = scan_narrow.scan_narrow(
+            found = _scan_narrow(
                 *bits, self._form, work.width, start, samples, at,
                 work.rule, work.found, self._chunks, self._state, self._room,
             )  # fmt: skip

@@ -31,9 +31,7 @@ _RESULTS: dict[str, Any] = {
     "None": types.none,
     "bool": types.boolean,
     "int": types.int64,
-    "tuple[int, int]": types.UniTuple(types.int64, 2),
-    "tuple[int, int, int]": types.UniTuple(types.int64, 3),
-    "tuple[int, int, int, int, int]": types.UniTuple(types.int64, 5),
+    "tuple[float, int, int, int]": types.Tuple((types.float64, *[types.int64] * 3)),
 }
 _config: Any = numba_config  # its attributes are made at run time
 _make_intrinsic: Any = intrinsic

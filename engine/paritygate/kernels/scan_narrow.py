@@ -18,6 +18,7 @@ from numba.extending import overload
 from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import add_units
+from paritygate.kernels.linked import linked
 from paritygate.kernels.scalar import share_below
 from paritygate.kernels.settle import settle
 from paritygate.kernels.typed import add, instruction, subtract
@@ -27,6 +28,8 @@ PIECE = 4096  # elements whose errors add up to less than 2^31 units
 # Bounds are rounded to float32, up or down, and this share of them is below the exact ones, as long
 # as neither they nor their terms are denormal.
 _SHRUNK = 1.0 - 2.0**-20
+_SHORT = 2.0**19  # units of which 4096 add up to less than 2^31
+_OFTEN = 16
 _LEAST_ATOL, _LEAST_RTOL, _LEAST_QUANTUM = 2.0**-100, 2.0**-40, -92
 
 Numbers = npt.NDArray[Any]
@@ -64,10 +67,12 @@ class State(NamedTuple):
     Attributes:
         worst: `(2,)` |ref| and |e| of an element no worse than the worst by excess, or -1.
         is_fine: `(1,)` whether errors are too many units of the form's own quantum.
+        wide: `(1,)` how often, of late, they were too many units for sums in 32 bits.
     """
 
     worst: Doubles
     is_fine: npt.NDArray[np.bool_]
+    wide: Counts
 
 
 class Room(NamedTuple):
@@ -75,6 +80,58 @@ class Room(NamedTuple):
 
     ref: Doubles
     errors: Doubles
+
+
+@jit
+def judge(
+    ref: Numbers,
+    cand: Numbers,
+    form: Form,
+    atol: float,
+    rtol: float,
+    quantum: int,
+    worst: Doubles,
+    none: Any,
+) -> tuple[float, int, int, int]:
+    """Measure a stretch; nothing else is right where the largest error is too many units.
+
+    Args:
+        ref: bits.
+        cand: bits.
+        form: how they are read.
+        atol: tolerances, so small that whatever is within them is good and no extreme.
+        rtol: the same.
+        quantum: exponent of the unit, of which all numbers are multiples.
+        worst: as in `State`.
+        none: no units, in the type that they are added up in: int32, or float64 for more of them.
+
+    Returns:
+        Largest |e|, sums of e and of |e| in units, elements that are not within the tolerances.
+    """
+    a, b, per_unit = np.float32(atol), np.float32(rtol), np.float32(_power(-quantum))
+    worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
+    top, total, magnitude, flagged = np.int32(0), np.int64(0), np.int64(0), np.int64(0)
+    for base in range(0, ref.size, PIECE):
+        rs, cs = ref[base : base + PIECE], cand[base : base + PIECE]
+        some = sizes = none
+        flags = np.int32(0)
+        for k in range(rs.size):
+            r = number_of(rs[k], form)
+            e = number_of(cs[k], form) - r
+            error, size = abs(e), abs(r)
+            top = max(top, np.float32(error).view(np.int32))
+            units = units_of(e * per_unit, none)
+            some = add_units_of(some, units)
+            sizes = add_units_of(sizes, size_of(units))
+            is_known = (error == worst_error) & (size == worst_ref)
+            flags = add(flags, np.int32((not error <= a + b * size) & (not is_known)))
+        total += np.int64(some)
+        magnitude += np.int64(sizes)
+        flagged += flags
+    return np.float64(np.int32(top).view(np.float32)), total, magnitude, flagged  # type: ignore[return-value]
+
+
+_judge = linked(judge)
 
 
 @jit
@@ -121,11 +178,25 @@ def scan_narrow(
         atol = near * rule.atol if near * rule.atol >= _LEAST_ATOL else 0.0
         rtol = near * rule.rtol if near * rule.rtol >= _LEAST_RTOL else 0.0
         quantum = _quantum(r, c, form) if state.is_fine[0] else form.quantum
-        top, total, magnitude, flagged = judge(r, c, form, atol, rtol, quantum, state.worst)
-        if not (state.is_fine[0] or top < form.units * _power(quantum)):
-            state.is_fine[0] = True
-            quantum = _quantum(r, c, form)
-            top, total, magnitude, flagged = judge(r, c, form, atol, rtol, quantum, state.worst)
+        most = min(form.units, _SHORT)
+        top = most * _power(quantum)
+        if state.wide[0] < _OFTEN:
+            top, total, magnitude, flagged = _judge(
+                r, c, form, atol, rtol, quantum, state.worst, np.int32(0)
+            )
+            if not (state.is_fine[0] or top < most * _power(quantum)):
+                state.is_fine[0] = True
+                quantum = _quantum(r, c, form)
+                top, total, magnitude, flagged = _judge(
+                    r, c, form, atol, rtol, quantum, state.worst, np.int32(0)
+                )
+        if form.units > _SHORT and not top < most * _power(quantum):
+            top, total, magnitude, flagged = _judge(
+                r, c, form, atol, rtol, quantum, state.worst, 0.0
+            )
+            is_wide = not top < most * _power(quantum)
+            state.wide[0] = min(state.wide[0] + 2 * is_wide, 2 * _OFTEN)
+        state.wide[0] = max(state.wide[0] - 1, 0)
         if not (top < form.units * _power(quantum) and top <= rule.cap):
             return number
         if quantum < _LEAST_QUANTUM:
@@ -197,53 +268,6 @@ def _power(exponent: int) -> float:
     return np.int64((exponent + 1023) << 52).view(np.float64)
 
 
-@jit
-def judge(
-    ref: Numbers,
-    cand: Numbers,
-    form: Form,
-    atol: float,
-    rtol: float,
-    quantum: int,
-    worst: Doubles,
-) -> tuple[float, int, int, int]:
-    """Measure a stretch; nothing else is right where the largest error is too many units.
-
-    Args:
-        ref: bits.
-        cand: bits.
-        form: how they are read.
-        atol: tolerances, so small that whatever is within them is good and no extreme.
-        rtol: the same.
-        quantum: exponent of the unit, of which all numbers are multiples.
-        worst: as in `State`.
-
-    Returns:
-        Largest |e|, sums of e and of |e| in units, elements that are not within the tolerances.
-    """
-    a, b, per_unit = np.float32(atol), np.float32(rtol), np.float32(_power(-quantum))
-    worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
-    top, total, magnitude, flagged = np.int32(0), np.int64(0), np.int64(0), np.int64(0)
-    for base in range(0, ref.size, PIECE):
-        rs, cs = ref[base : base + PIECE], cand[base : base + PIECE]
-        some = sizes = units_of(np.float32(0.0), rs[0])
-        flags = np.int32(0)
-        for k in range(rs.size):
-            r = number_of(rs[k], form)
-            e = number_of(cs[k], form) - r
-            error, size = abs(e), abs(r)
-            top = max(top, np.float32(error).view(np.int32))
-            units = units_of(e * per_unit, rs[k])
-            some = add_units_of(some, units)
-            sizes = add_units_of(sizes, size_of(units))
-            is_known = (error == worst_error) & (size == worst_ref)
-            flags = add(flags, np.int32((not error <= a + b * size) & (not is_known)))
-        total += np.int64(some)
-        magnitude += np.int64(sizes)
-        flagged += flags
-    return np.float64(np.int32(top).view(np.float32)), total, magnitude, flagged  # type: ignore[return-value]
-
-
 def number_of(bits: Any, form: Any) -> Any:
     """The number as float32."""
     raise NotImplementedError("it is compiled for each dtype")
@@ -303,22 +327,22 @@ def _upper(typing_context: Any, bits: Any) -> Any:
     return types.float32(bits), generate
 
 
-def units_of(value: Any, bits: Any) -> Any:
+def units_of(value: Any, none: Any) -> Any:
     """An integer as what it is added up in."""
-    raise NotImplementedError("it is compiled for each dtype")
+    raise NotImplementedError("it is compiled for each type of sums")
 
 
 @overload(units_of, jit_options=INLINED)
-def _units_of(value: Any, bits: Any) -> Any:
-    """In 32 bits; bfloat16, whose errors are more units, in float64."""
-    return _double_of if bits == types.int16 else _whole_of
+def _units_of(value: Any, none: Any) -> Any:
+    """Choose by type."""
+    return _double_of if none == types.float64 else _whole_of
 
 
-def _double_of(value: Any, bits: Any) -> Any:
+def _double_of(value: Any, none: Any) -> Any:
     return np.float64(value)
 
 
-def _whole_of(value: Any, bits: Any) -> Any:
+def _whole_of(value: Any, none: Any) -> Any:
     return _whole(value)
 
 

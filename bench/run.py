@@ -33,9 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     load = os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="paritygate-bench-") as folder:
-        # Compiled kernels too go there, and Numba reads its setting when it is imported.
-        for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR"):
+        # Compiled kernels too go there, and Numba reads its setting when it is imported. Processes
+        # find modules compiled, as installers leave them, after the round that isn't counted.
+        for name in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "PYTHONPYCACHEPREFIX"):
             os.environ[name] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         from bench.cases import CASES
 
         chosen = [c for c in CASES if not args.only or any(name in c.name for name in args.only)]

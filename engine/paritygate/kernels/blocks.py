@@ -18,6 +18,7 @@ from paritygate.kernels.failing import Failing
 from paritygate.kernels.grids import HIGHEST
 from paritygate.kernels.linked import linked
 from paritygate.kernels.measures import Full, Room, begin_bins
+from paritygate.kernels.typed import smaller
 
 _ENOUGH = 16  # stretches that say whether more are worth a scan
 
@@ -154,8 +155,8 @@ def scan_block(
     if full is not None:
         begin_bins(full.room.spread)
     while at < dirty.size:
-        count = min(most, dirty.size - at)
-        part = slice(at * size, min((at + count) * size, ref.size))
+        count = smaller(most, dirty.size - at)
+        part = slice(at * size, smaller((at + count) * size, ref.size))
         r, c, first = ref[part], cand[part], layout.first + at * layout.samples
         states = sums.states[: count * layout.pieces]
         if many_fail:
@@ -189,7 +190,7 @@ def scan_block(
                 r, c, size, sums.chunks, layout.pieces, states, sums.errors, sums.rest
             )
             # Room for a little growth where they grew, as fine as can be where it was too coarse.
-            sums.guess[0] = min(exponent + (exponent > sums.guess[0]), HIGHEST - 1)
+            sums.guess[0] = smaller(exponent + (exponent > sums.guess[0]), HIGHEST - 1)
         left = dirty[at : at + count]
         if asked & scan.LEFT:
             for number in range(count):
@@ -207,7 +208,7 @@ def scan_block(
                     left, apart.floor, apart.best_at, apart.best,
                 )  # fmt: skip
         at += count
-        most = min(2 * most, layout.most)
+        most = smaller(2 * most, layout.most)
         if 2 * unclean > at and at >= _ENOUGH:
             dirty[at:] = True
             break
@@ -242,7 +243,7 @@ def _rank(ranks: Any, step: int, samples: int, start: int, left: Any, full: Any)
         first = number * step
         while number < left.size and not left[number]:
             number += 1
-        last = min(number * step, samples)
+        last = smaller(number * step, samples)
         _rank_samples(
             ranks.energies, first, last - first, start, ranks.ordinals,
             ranks.undefined, ranks.best_at, ranks.best,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.linked import linked
+from paritygate.kernels.typed import larger
 
 PIECE = 4096  # terms that are summed on one grid, below 2^13
 HIGHEST = 1000  # exponent of the largest term
@@ -38,7 +39,7 @@ def exponent_of(bits: int) -> int:
 @scalar
 def _grid(exponent: int, level: int) -> int:
     """Exponent of q: |t|/q < 2^49 on the first grid, and for what is left of it on the next."""
-    return int(max(exponent - _BITS - level * (_BITS + 1), _LOWEST))
+    return int(larger(exponent - _BITS - level * (_BITS + 1), _LOWEST))
 
 
 @scalar

@@ -72,8 +72,9 @@ class _Links:
         try:
             module, name, own = self._needs[address]
             kernel = getattr(importlib.import_module(module), name)
-            kernel.compile(own)
-            compiled = kernel.overloads[own]
+            inner = kernel.inner.dispatcher
+            inner.compile(own)
+            compiled = inner.overloads[own]
             result = compiled.signature.return_type
             if result != _result_of(kernel):
                 raise TypeError(f"{module}.{name} returns {result}, which isn't what it declares")

@@ -18,6 +18,7 @@ from paritygate.kernels.grids import (
 )
 from paritygate.kernels.linked import linked
 from paritygate.kernels.rank import sum_finite
+from paritygate.kernels.typed import larger, smaller
 
 EE, RR, RE = 0, 1, 2  # rows of `sums`
 
@@ -71,7 +72,7 @@ def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
         part = terms[at : at + PIECE]
         top = np.int64(0)
         for k in range(part.size):
-            top = max(top, np.float64(abs(part[k])).view(np.int64))
+            top = larger(top, np.float64(abs(part[k])).view(np.int64))
         exponent = exponent_of(int(top))
         if exponent < HIGHEST:
             add_terms(part, exponent, sums)
@@ -104,9 +105,9 @@ def measure_narrow(
     for number in range(dirty.size):
         if dirty[number]:
             continue
-        stop = min(number * size + size, ref.size)
+        stop = smaller(number * size + size, ref.size)
         for at in range(number * size, stop, PIECE):
-            r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
+            r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
             wide, errors = room.ref[: r.size], room.errors[: r.size]
             top_ref, top_error = widen(r, c, wide, errors)
             count_errors(errors, top_error, room)
@@ -139,9 +140,9 @@ def measure_wide(
     for number in range(dirty.size):
         if dirty[number]:
             continue
-        stop = min(number * size + size, ref.size)
+        stop = smaller(number * size + size, ref.size)
         for at in range(number * size, stop, PIECE):
-            r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
+            r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
             wide, errors = room.ref[: r.size], room.errors[: r.size]
             _top_ref, top_error = widen(r, c, wide, errors)
             count_errors(errors, top_error, room)
@@ -157,8 +158,8 @@ def widen(ref: Numbers, cand: Numbers, wide_ref: Doubles, errors: Doubles) -> tu
         error = np.float64(cand[k]) - r
         wide_ref[k] = r
         errors[k] = error
-        top_ref = max(top_ref, np.float64(abs(r)).view(np.int64))
-        top_error = max(top_error, np.float64(abs(error)).view(np.int64))
+        top_ref = larger(top_ref, np.float64(abs(r)).view(np.int64))
+        top_error = larger(top_error, np.float64(abs(error)).view(np.int64))
     return int(top_ref), int(top_error)
 
 
@@ -174,7 +175,7 @@ def count_errors(errors: Doubles, top: int, room: Room) -> None:
     bins, spread = room.bins[: errors.size], room.spread
     zeros, lowest = find_bins(errors, bins)
     spread[0] += zeros
-    spread[1], spread[2] = min(spread[1], lowest), max(spread[2], top >> 49)
+    spread[1], spread[2] = smaller(spread[1], lowest), larger(spread[2], top >> 49)
     count_bins(bins, room.words[: errors.size >> 2], room.counts)
 
 
@@ -187,7 +188,7 @@ def find_bins(errors: Doubles, bins: npt.NDArray[np.uint16]) -> tuple[int, int]:
         bits = np.float64(abs(errors[k])).view(np.int64)
         top = np.uint16(bits >> 49)
         bins[k] = top
-        lowest = min(lowest, np.uint16(top - np.uint16(1)))
+        lowest = smaller(lowest, np.uint16(top - np.uint16(1)))
         zeros += np.int64(bits == 0)
     return int(zeros), int(np.uint16(lowest + np.uint16(1)))
 
@@ -212,7 +213,7 @@ def collect_bins(counts: Counts, spread: Counts, histogram: Counts) -> None:
 
     Its first two bins are zero and the smallest numbers, which begin with the same bits.
     """
-    lowest, highest = max(spread[1], 1), spread[2]
+    lowest, highest = larger(spread[1], 1), spread[2]
     for top in range(lowest - 1, highest + 1):
         place = 0 if top < lowest else top
         for column in range(4 * place, 4 * place + 4):

@@ -12,6 +12,7 @@ from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import precedes
 from paritygate.kernels.lanes import LANES, lane_sums
 from paritygate.kernels.scalar import one_minus_cosine
+from paritygate.kernels.typed import larger, smaller
 
 _SMALL = 0.5  # noise over signal below which a cosine is defined
 _ABOVE = 1.0 + 1e-9
@@ -61,7 +62,7 @@ def sum_finite(
         if base >= at:
             for k in range(lanes.size):
                 lanes[k] = 0.0
-        first, last = max(base, at), min(base + width, stop)
+        first, last = larger(base, at), smaller(base + width, stop)
         whole = base + ((last - base) & ~(LANES - 1))
         lane_sums(ref, errors, first - at, whole - at, lanes)
         if last == base + width:

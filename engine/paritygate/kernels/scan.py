@@ -19,6 +19,7 @@ import numpy.typing as npt
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_units, anchor_of, first_grid
 from paritygate.kernels.scalar import allowed, excess, share_below
+from paritygate.kernels.typed import larger, smaller
 
 E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of all sums; here the first two
 # Bits of the state of a piece, 0 where all is said: it may hold an extreme, its errors must be
@@ -75,28 +76,28 @@ def scan_floats(
     is_first = best_at[0, 0] < 0 or best_at[1, 0] < 0
     worst_error, worst = atol, 1.0
     if not is_first:
-        worst_error, worst = min(best_error[1], atol), min(best_excess[0], 1.0)
+        worst_error, worst = smaller(best_error[1], atol), smaller(best_excess[0], 1.0)
     least, slope, share = near_worst(atol, rtol, worst_error, worst)
-    lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], min(best_excess[0], LARGEST))
+    lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], smaller(best_excess[0], LARGEST))
     grid = first_grid(guess)
     anchor = anchor_of(grid)
     base = np.float64(anchor).view(np.int64)
-    highest = np.int64(min(guess, HIGHEST - 1) + 1022)
+    highest = np.int64(smaller(guess, HIGHEST - 1) + 1022)
     pieces = units.shape[1]
     counted = 0
     for number in range(states.size // pieces):
         start = number * size
-        stop = min(start + size, ref.size)
+        stop = smaller(start + size, ref.size)
         all_states = np.uint8(0)
         for piece in range(pieces):
             at = start + piece * PIECE
-            r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
+            r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
             top = flagged = total = magnitude = left = np.int64(0)
             for k in range(r.size):
                 value = np.float64(r[k])
                 e = np.float64(c[k]) - value
                 error = abs(e)
-                top = max(top, np.float64(error).view(np.int64))
+                top = larger(top, np.float64(error).view(np.int64))
                 flagged += np.int64(not error < share * allowed(value, least, slope))
                 near = e + anchor
                 steps = np.float64(near).view(np.int64) - base
@@ -182,17 +183,17 @@ def look(
             continue
         wrong = np.int64(0)
         start = number // pieces * size
-        stop = min(start + size, ref.size, start + (number % pieces + 1) * PIECE)
+        stop = smaller(smaller(start + size, ref.size), start + (number % pieces + 1) * PIECE)
         for at in range(start + number % pieces * PIECE, stop, _AT_ONCE):
-            r, c = ref[at : min(at + _AT_ONCE, stop)], cand[at : min(at + _AT_ONCE, stop)]
+            r, c = ref[at : smaller(at + _AT_ONCE, stop)], cand[at : smaller(at + _AT_ONCE, stop)]
             is_first = best_at[0, 0] < 0 or best_at[1, 0] < 0
-            worst = min(best_excess[0], LARGEST)
+            worst = smaller(best_excess[0], LARGEST)
             least, slope, share = near_worst(atol, rtol, best_error[1], worst)
             top = flagged = np.int64(0)
             for k in range(r.size):
                 value = np.float64(r[k])
                 error = abs(np.float64(c[k]) - value)
-                top = max(top, np.float64(error).view(np.int64))
+                top = larger(top, np.float64(error).view(np.int64))
                 flagged += np.int64(not error < share * allowed(value, least, slope))
                 wrong += np.int64(not error <= allowed(value, atol, rtol))
             largest = np.int64(top).view(np.float64)
@@ -255,15 +256,15 @@ def sum_again(
         if not states[number] & np.uint8(AGAIN):
             continue
         start = number // pieces * size + number % pieces * PIECE
-        stop = min(number // pieces * size + size, ref.size, start + PIECE)
+        stop = smaller(smaller(number // pieces * size + size, ref.size), start + PIECE)
         r, c = ref[start:stop], cand[start:stop]
         top = np.int64(0)
         for k in range(r.size):
             error = np.float64(c[k]) - np.float64(r[k])
             errors[k] = error
             rest[k] = abs(error)
-            top = max(top, np.float64(abs(error)).view(np.int64))
+            top = larger(top, np.float64(abs(error)).view(np.int64))
         exponent = int((top >> 52) - 1022)
         add_errors(errors[: r.size], rest[: r.size], exponent, chunks[E], chunks[ABS_E])
-        highest = max(highest, top >> 52)
+        highest = larger(highest, top >> 52)
     return int(highest - 1022)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
-from paritygate.kernels.typed import subtract
+from paritygate.kernels.typed import larger, smaller, subtract
 
 Bits = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -78,11 +78,11 @@ def _largest(ref: Any, cand: Any, floor: int) -> tuple[np.uint64, np.uint64, int
         sign, cand_sign = whole(ref[k] >> digits), whole(cand[k] >> digits)
         place = subtract(whole(magnitude ^ sign), sign)
         cand_place = subtract(whole(cand_magnitude ^ cand_sign), cand_sign)
-        apart = subtract(max(place, cand_place), min(place, cand_place))
+        apart = subtract(larger(place, cand_place), smaller(place, cand_place))
         steps = whole(apart ^ flip)
-        largest = max(largest, magnitude)
-        top = max(top, steps)
-        top_above = max(top_above, steps if magnitude >= at_least else flip)
+        largest = larger(largest, magnitude)
+        top = larger(top, steps)
+        top_above = larger(top_above, steps if magnitude >= at_least else flip)
     return _unsigned(top ^ flip, digits), _unsigned(top_above ^ flip, digits), int(largest)
 
 
@@ -101,4 +101,4 @@ def _magnitude(bits: Any, mask: int) -> np.int64:
 def _distance(ref: Any, cand: Any, mask: int) -> np.uint64:
     place, cand_place = _magnitude(ref, mask), _magnitude(cand, mask)
     place, cand_place = (place if ref >= 0 else -place), (cand_place if cand >= 0 else -cand_place)
-    return np.uint64(max(place, cand_place)) - np.uint64(min(place, cand_place))
+    return np.uint64(larger(place, cand_place)) - np.uint64(smaller(place, cand_place))

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from numba.core import types
 from numba.extending import intrinsic
 
 from paritygate.kernels._cache import config
@@ -47,3 +48,31 @@ subtract = _binary("sub")
 either = _binary("or_")
 differing = _binary("xor")
 add_in_any_order = _binary("fadd", flags=("reassoc",))  # for sums that no order can round
+
+
+def _one_of_two(name: str, is_taken: Callable[[Any, Any], Any]) -> Any:
+    """The second operand where that holds of it and the first, else the first."""
+    if config.DISABLE_JIT:
+        return {"smaller": min, "larger": max}[name]
+
+    @instruction
+    def operation(typing_context: Any, left: Any, right: Any) -> Any:
+        kind = typing_context.unify_types(types.unliteral(left), types.unliteral(right))
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            first, second = (
+                context.cast(builder, value, own, kind)
+                for value, own in zip(args, signature.args, strict=True)
+            )
+            compare = context.get_function(is_taken, types.boolean(kind, kind))
+            taken = compare(builder, (second, first))
+            return builder.select(taken, second, first)
+
+        return kind(left, right), generate
+
+    return operation
+
+
+# `min` and `max` of two numbers, which Numba compiles as functions of their own, again and again.
+smaller = _one_of_two("smaller", operator.lt)
+larger = _one_of_two("larger", operator.gt)

@@ -5,8 +5,10 @@ batch. What is compared with what, as each process measures it:
 
 - the blocks: `timing.blocks_s`, from the first block to the last merged tally, reading included;
 - the limit: both mapped files read and added up by two threads;
-- the loop: what would be written by hand, NumPy over record batches without a copy, one thread. It
-  checks that both sides have the same ids and that they ascend, which no pair of them repeats.
+- the loop: what would be written by hand, NumPy over record batches without a copy, one thread, of
+  the statistics of the gate tier, which are held against ours once. It checks that both sides have
+  the same ids and that they ascend, which no pair of them repeats;
+- the light loop: the same without classes, failing samples, excess and places.
 
 All else that our process does, from launch to end, is told in seconds: start, kernels read from
 their cache, ids checked, digests (known from the run before, as of any file that hasn't changed),
@@ -16,6 +18,7 @@ the run folder.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -26,76 +29,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from bench.measure import Row, Scale, in_turn
+from bench.recorded_children import LIGHT_LOOP, LIMIT, LOOP, RUN
 
 BATCH_BYTES, BATCH_ROWS = 16 << 20, 65_536
 REST_LIMIT_S = 0.8
 SEED = 31
-RUN = """
-import json, sys
-import paritygate
-ref, cand, out, stats = sys.argv[1:]
-result = paritygate.compare(ref, cand, atol=1e-4, rtol=1e-4, out=out, stats=stats)
-result.raise_for_hold()
-print(json.dumps(result.summary["timing"]["blocks_s"]))
-"""
-LIMIT = """
-import json, mmap, sys, threading, time
-import numpy as np
-
-STEP = 1 << 19
-maps = []
-for path in sys.argv[1:]:
-    with open(path, "rb") as file:
-        maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-def read(part):
-    for mapped in maps:
-        words = np.frombuffer(mapped, np.uint64, len(mapped) // 8)
-        low, high = (len(words) * at // 2 for at in (part, part + 1))
-        for at in range(low, high, STEP):
-            words[at : min(at + STEP, high)].sum()
-
-threads = [threading.Thread(target=read, args=(part,)) for part in range(2)]
-started = time.perf_counter()
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-print(json.dumps(time.perf_counter() - started))
-"""
-LOOP = """
-import json, sys, time
-import numpy as np
-import pyarrow as pa
-
-def values(column):
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage.flatten()
-    return column.to_numpy()
-
-pa.array([0]).to_numpy()  # imports what else would be a part of the first batch
-started = time.perf_counter()
-fails = nonfinite = 0
-worst = total = signed = 0.0
-last = -1
-with pa.memory_map(sys.argv[1]) as left, pa.memory_map(sys.argv[2]) as right:
-    files = pa.ipc.open_file(left), pa.ipc.open_file(right)
-    for number in range(files[0].num_record_batches):
-        batches = [file.get_batch(number) for file in files]
-        ids, others = (batch.column("sample_id").to_numpy() for batch in batches)
-        assert np.array_equal(ids, others) and ids[0] > last and (np.diff(ids) > 0).all()
-        last = ids[-1]
-        ref, cand = (values(batch.column("out.y")).astype(np.float64) for batch in batches)
-        error = cand - ref
-        size = np.abs(error)
-        fails += np.count_nonzero(~(size <= 1e-4 + 1e-4 * np.abs(ref)))
-        nonfinite += np.count_nonzero(~(np.isfinite(ref) & np.isfinite(cand)))
-        worst = max(worst, size.max())
-        total += size.sum()
-        signed += error.sum()
-print(json.dumps(time.perf_counter() - started))
-assert (fails, nonfinite) == (0, 0)
-"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +59,7 @@ class Compared:
     @property
     def labels(self) -> tuple[str, ...]:
         tiers = [f"{self.name}, {t}, {b}" for t in ("gate", "full") for b in ("limit", "loop")]
-        return (*tiers, f"{self.name}, gate, the rest")
+        return (*tiers, f"{self.name}, gate, light loop", f"{self.name}, gate, the rest")
 
     def measure(self, scale: Scale) -> list[Row]:
         samples = scale.size(self.samples, 3_000)
@@ -132,11 +70,16 @@ class Compared:
         if not scale.quick:
             time.sleep(2.5)  # digests of files that are that new aren't kept
         rest: list[float] = []
+        figures: dict[str, Any] = {}
 
         def gate() -> float:
-            whole, blocks = _timed(RUN, *paths, out, "gate")
+            whole, blocks, figures["ours"] = _timed(RUN, *paths, out, "gate")
             rest.append(whole - blocks)
             return blocks
+
+        def loop() -> float:
+            _, taken, figures["loop"] = _timed(LOOP, *paths)
+            return taken
 
         found = in_turn(
             scale,
@@ -144,9 +87,11 @@ class Compared:
                 "gate": gate,
                 "limit": lambda: _timed(LIMIT, *paths)[1],
                 "full": lambda: _timed(RUN, *paths, out, "full")[1],
-                "loop": lambda: _timed(LOOP, *paths)[1],
+                "loop": loop,
+                "light": lambda: _timed(LIGHT_LOOP, *paths)[1],
             },
         )
+        _check_same(figures["ours"], figures["loop"])
         for path in paths:
             path.unlink()
         rows = []
@@ -160,7 +105,8 @@ class Compared:
             rows.append(
                 Row.against(labels[1], ours, "s", found["loop"], "NumPy loop", limit=allowed)
             )
-        kept = rest[-scale.rounds :]
+        light, kept = self.labels[-2], rest[-scale.rounds :]
+        rows.append(Row.against(light, found["gate"], "s", found["light"], "NumPy, less of it"))
         return [*rows, Row.of(self.labels[-1], kept, "s", REST_LIMIT_S)]
 
 
@@ -191,10 +137,23 @@ def _column(values: Any) -> Any:
     return pa.FixedShapeTensorArray.from_numpy_ndarray(values)
 
 
-def _timed(code: str, *args: Path | str) -> tuple[float, float]:
-    """Wall time of a process, and the seconds that it printed."""
+def _check_same(ours: dict[str, Any], loop: dict[str, Any]) -> None:
+    """Counts, extremes and their places are the same; sums are as near as NumPy's rounding."""
+    for name in ("failing_samples", "failing_elements", "finite_pairs", "nonfinite"):
+        assert ours[name] == loop[name], (name, ours[name], loop[name])
+    for name in ("max_abs_error", "max_excess"):
+        found = [ours[name][part] for part in ("value", "ordinal", "index")]
+        assert found == loop[name], (name, found, loop[name])
+    for name in ("mean_error", "mean_abs_error"):
+        assert math.isclose(ours[name], loop[name], rel_tol=1e-6, abs_tol=1e-15), name
+
+
+def _timed(code: str, *args: Path | str) -> tuple[float, float, dict[str, Any]]:
+    """Wall time of a process, the seconds that it printed, and what it found."""
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, args)], check=True, capture_output=True, text=True
     )
-    return time.perf_counter() - started, float(json.loads(done.stdout))
+    wall = time.perf_counter() - started
+    told = json.loads(done.stdout)
+    return wall, float(told["seconds"]), told

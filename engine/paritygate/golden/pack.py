@@ -427,7 +427,7 @@ class GoldenPack:
                 self._dropped = start
                 return
             self._dropped = stop
-        self._drop(start, stop)
+        self._drop(start, stop, in_order=True)
 
     def done_with(self, start: int, stop: int) -> None:
         """Let go of the mapped memory of samples `[start, stop)`; they can be read again."""
@@ -611,27 +611,27 @@ class GoldenPack:
                 self._drop(before, after)
             at = end
 
-    def _drop(self, start: int, stop: int) -> None:
+    def _drop(self, start: int, stop: int, *, in_order: bool = False) -> None:
         starts = self._starts
         at, end = bisect_left(starts, start), bisect_right(starts, stop) - 1
         if at >= end:  # no record batch as a whole
             for number, low, high in self._spans(start, stop):
-                self._drop_part(number, low, high)
+                self._drop_part(number, low, high, in_order)
             return
         if start < starts[at]:
-            self._drop_part(at - 1, start, starts[at])
+            self._drop_part(at - 1, start, starts[at], in_order)
         while at < end:
             file, first = self._parts[at]
             while at < end and self._parts[at][0] == file:
                 last, at = self._parts[at][1], at + 1
-            self._sources[file].drop_all(first, last)
+            self._sources[file].drop_all(first, last, in_order)
         if starts[end] < stop:
-            self._drop_part(end, starts[end], stop)
+            self._drop_part(end, starts[end], stop, in_order)
 
-    def _drop_part(self, number: int, start: int, stop: int) -> None:
+    def _drop_part(self, number: int, start: int, stop: int, in_order: bool) -> None:
         file, batch = self._parts[number]
         first = self._starts[number]
-        self._sources[file].drop(batch, start - first, stop - first)
+        self._sources[file].drop(batch, start - first, stop - first, in_order)
 
 
 def _one_shape(name: str, tensor: Tensor) -> Array:

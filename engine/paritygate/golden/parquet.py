@@ -113,16 +113,16 @@ class ParquetSource:
                 self._columns[name] = _Column(self, name, self._pieces, self._kept_bytes)
             return self._columns[name].piece(number)
 
-    def drop(self, number: int, start: int, stop: int) -> None:
+    def drop(self, number: int, start: int, stop: int, in_order: bool = False) -> None:
         """Let go of what is mapped of unpacked columns; decoded pieces give way to others."""
         with self._lock:
             for column in self._columns.values():
                 column.drop(number, start, stop)
 
-    def drop_all(self, first: int, last: int) -> None:
+    def drop_all(self, first: int, last: int, in_order: bool = False) -> None:
         """Let go of the pieces `[first, last]`; see `Source`."""
         for number in range(first, last + 1):
-            self.drop(number, 0, self.batch_rows[number])
+            self.drop(number, 0, self.batch_rows[number], in_order)
 
     def close(self) -> None:
         """Let go of the file and of all pieces."""

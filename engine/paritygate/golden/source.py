@@ -76,11 +76,14 @@ class Source(Protocol):
     def column(self, number: int, name: str) -> pa.Array[Any]:
         """A column of a piece; safe to call from several threads."""
 
-    def drop(self, number: int, start: int, stop: int) -> None:
-        """Let go of the memory of rows `[start, stop)` of a piece; they can be read again."""
+    def drop(self, number: int, start: int, stop: int, in_order: bool = False) -> None:
+        """Let go of the memory of rows `[start, stop)` of a piece; they can be read again.
 
-    def drop_all(self, first: int, last: int) -> None:
-        """Let go of the memory of the pieces `[first, last]`; they can be read again."""
+        Where that is done in order, nothing that comes after them goes with them.
+        """
+
+    def drop_all(self, first: int, last: int, in_order: bool = False) -> None:
+        """Let go of the memory of the pieces `[first, last]`; see `drop`."""
 
     def close(self) -> None:
         """Let go of the file; arrays that are still in use stay valid."""
@@ -150,16 +153,16 @@ class MappedSource:
         column: pa.Array[Any] = self.batch(number).column(name)
         return column
 
-    def drop(self, number: int, start: int, stop: int) -> None:
+    def drop(self, number: int, start: int, stop: int, in_order: bool = False) -> None:
         """Let go of the mapped pages of rows `[start, stop)` of a batch."""
         if not self.is_mapped:
             _drop_bytes(self._buffer, 0, self.size)
         elif len(self._run(number)) > 1:
-            self._drop_joined(number, start, stop)
+            self._drop_joined(number, start, stop, in_order)
         else:
-            let_go(self._buffer, self.batch(number).columns, start, stop)
+            let_go(self._buffer, self.batch(number).columns, start, stop, in_order)
 
-    def drop_all(self, first: int, last: int) -> None:
+    def drop_all(self, first: int, last: int, in_order: bool = False) -> None:
         """Let go of the mapped pages of the pieces `[first, last]`."""
         if not self.is_mapped:
             _drop_bytes(self._buffer, 0, self.size)
@@ -175,7 +178,7 @@ class MappedSource:
                     self._kept.pop(number, None)
         low, high = int(extents[:, 0].min()), int(extents[:, 1].max())
         if low < high:
-            _drop_bytes(self._buffer, low, high)
+            _drop_bytes(self._buffer, low, high, in_order)
 
     def close(self) -> None:
         """Let go of the map; arrays that are still in use keep it alive."""
@@ -230,7 +233,7 @@ class MappedSource:
             check_unpacked(self.path, f"record batch {number}", batch.nbytes, self.size)
         return batch
 
-    def _drop_joined(self, number: int, start: int, stop: int) -> None:
+    def _drop_joined(self, number: int, start: int, stop: int, in_order: bool) -> None:
         """Let go of where the record batches of a piece lie, and of a piece that is done."""
         run, rows = self._run(number), self.batch_rows[number]
         with self._lock:
@@ -239,7 +242,7 @@ class MappedSource:
             low, high = self._extent(run)
         if low < high and rows:
             first, last = (low + (high - low) * row // rows for row in (start, stop))
-            _drop_bytes(self._buffer, first, last)
+            _drop_bytes(self._buffer, first, last, in_order)
 
     def _extent(self, run: range) -> tuple[int, int]:
         """Where record batches begin and end in the map, in order; where they don't, nothing."""
@@ -321,7 +324,13 @@ def _decode_names(kind: Any) -> None:
         _decode_names(inner.type)
 
 
-def let_go(mapped: pa.Buffer, arrays: Sequence[pa.Array[Any]], start: int, stop: int) -> None:
+def let_go(
+    mapped: pa.Buffer,
+    arrays: Sequence[pa.Array[Any]],
+    start: int,
+    stop: int,
+    in_order: bool = False,
+) -> None:
     """Let go of the pages of rows `[start, stop)` of mapped arrays; they can be read again.
 
     Args:
@@ -329,6 +338,7 @@ def let_go(mapped: pa.Buffer, arrays: Sequence[pa.Array[Any]], start: int, stop:
         arrays: of one length; what doesn't lie in the map is left alone.
         start: first of the rows.
         stop: end of the rows.
+        in_order: see `Source.drop`.
     """
     for array in arrays:
         for buffer in array.buffers():
@@ -337,7 +347,7 @@ def let_go(mapped: pa.Buffer, arrays: Sequence[pa.Array[Any]], start: int, stop:
             at = buffer.address - mapped.address
             if 0 <= at <= mapped.size - buffer.size:
                 low, high = (buffer.size * row // len(array) for row in (start, stop))
-                _drop_bytes(mapped, at + low, at + high)
+                _drop_bytes(mapped, at + low, at + high, in_order)
 
 
 def cannot_open(path: Path, error: OSError) -> GoldenError:
@@ -365,7 +375,10 @@ def _map_file(path: Path) -> tuple[mmap.mmap, Watched]:
         raise cannot_open(path, error) from error
 
 
-def _drop_bytes(mapped: pa.Buffer, low: int, high: int) -> None:
-    """Let go of pages, with those around that the kernel mapped without being asked."""
-    low, high = max(0, low - _AROUND), min(mapped.size, high + _AROUND)
+def _drop_bytes(mapped: pa.Buffer, low: int, high: int, in_order: bool = False) -> None:
+    """Let go of pages, with those around that the kernel mapped without being asked.
+
+    What is after them is about to be read where all that is before them is done.
+    """
+    low, high = max(0, low - _AROUND), high if in_order else min(mapped.size, high + _AROUND)
     paging.let_go(mapped.address + low, high - low)

@@ -21,6 +21,7 @@ from paritygate.core.events import Compiling, Observer, Progress
 from paritygate.core.tensors import Block
 from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.lane import Lane, Shared
+from paritygate.pipeline.letting_go import LettingGo
 from paritygate.pipeline.results import Results
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.threads import Slots, Threads, Tuner
@@ -168,6 +169,7 @@ class _Threads:
         self._stop = threading.Event()
         self._shared = Shared()
         self._turns = Turns(blocks, self._stop)
+        self._letting_go = LettingGo(prepared.recorded_packs() if own else (), blocks)
         self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
         self._pending, self._claiming = iter(blocks), threading.Lock()
         self.results: Results[BlockResult] = Results(2 * threads if own else 1, len(blocks))
@@ -216,6 +218,7 @@ class _Threads:
             self._stop.set()
             raise Interrupted("interrupted; no verdict") from None
         self._shared.close()
+        self._letting_go.end()
 
     def _guard(self, body: Callable[[], None]) -> None:
         try:
@@ -255,6 +258,7 @@ class _Threads:
         with Lane(self._prepared, self._shared, self._stop) as lane:
             while (block := self._claim()) is not None:
                 self.results.put(lane.run_block(read_block(self._prepared, block), self.hints))
+                self._letting_go.finish(block)
 
     def _claim(self) -> Block | None:
         self._permits.acquire()

@@ -78,6 +78,11 @@ class Prepared:
             and all(isinstance(r, RecordedRunner) and r.answers_runs for r in self.runners.values())
         )
 
+    def recorded_packs(self) -> list[GoldenPack]:
+        """The golden pack and all recordings."""
+        runners = self.runners.values()
+        return [self.pack, *(r.recording for r in runners if isinstance(r, RecordedRunner))]
+
     def unused_inputs(self) -> list[str]:
         """Inputs of the pack that no runner takes; a runner that doesn't say takes all."""
         needed = needed_inputs(self)

@@ -239,6 +239,8 @@ class RecordedRunner(Runner):
     def answer_run(self, start: int, stop: int, room: Callable[[str, int, Array], Array]) -> Lease:
         """Outputs of the golden samples `[start, stop)`, where `answers_runs`.
 
+        Whoever asks lets go of them.
+
         Args:
             start: the first of them.
             stop: end of them.
@@ -253,7 +255,7 @@ class RecordedRunner(Runner):
             for ours, theirs in self._fetches.items()
         }
         self.observe(outputs)
-        return Lease(outputs, give_back=partial(pack.done_with, start, stop))
+        return Lease(outputs)
 
     def look_up(self, batch: Batch) -> Lease:
         """Outputs of a batch by id, and which ids were found (None: all)."""

@@ -1,0 +1,73 @@
+"""What was read is let go of in order, never what another thread still reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.golden.test_places import mapped_kib
+from tests.packs import write_pack
+
+from paritygate.api.plans import load_plan
+from paritygate.comparison.rows import KeepHint
+from paritygate.core.events import ignore
+from paritygate.core.tensors import Block
+from paritygate.pipeline.drive import drive
+from paritygate.pipeline.letting_go import LettingGo
+from paritygate.pipeline.prepare import prepare_plan
+from paritygate.pipeline.threads import Threads
+
+
+class Pack:
+    """Remembers up to where it was let go of."""
+
+    def __init__(self) -> None:
+        self.stops: list[int] = []
+
+    def done_until(self, stop: int) -> None:
+        self.stops.append(stop)
+
+
+@given(st.integers(1, 12).flatmap(lambda n: st.permutations(range(n))))
+def test_nothing_is_let_go_of_before_all_that_is_before_it_is_done(order: list[int]) -> None:
+    packs: list[Any] = [Pack(), Pack()]
+    blocks = [Block(0, 7 + at, 10 * at, 10 * at + 10) for at in range(len(order))]
+    letting_go = LettingGo([*packs, packs[0]], blocks)
+    finished: set[int] = set()
+    for at in order:
+        letting_go.finish(blocks[at])
+        finished.add(at)
+        leading = next(n for n in range(len(order) + 1) if n not in finished)
+        for pack in packs:
+            assert (pack.stops[-1] if pack.stops else 0) == 10 * leading
+    assert packs[0].stops == sorted(packs[0].stops) == packs[1].stops
+    letting_go.end()
+    assert packs[0].stops[-1] == 10 * len(order)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [900, 2_900, 12_000])
+def test_nothing_stays_mapped(tmp_path: Path, threads: int, rows: int) -> None:
+    samples = 12_000
+    y = np.random.default_rng(1).standard_normal((samples, 500)).astype(np.float32)
+    paths = [tmp_path / "a.arrow", tmp_path / "b.arrow"]
+    for path, values in zip(paths, (y, y + np.float32(1)), strict=True):
+        write_pack(path, range(samples), outputs={"y": values}, rows_per_batch=rows)
+    tolerance = {"outputs": {"y": {"atol": 1e-3, "rtol": 0.0}}}
+    plan: dict[str, Any] = {
+        "golden": "a.arrow",
+        "runners": {"a": "recorded", "b": "b.arrow"},
+        "stages": [{"name": "s", "reference": "a", "candidate": "b", **tolerance}],
+    }
+    ready = prepare_plan(load_plan(plan, folder=tmp_path))
+    hints = {"s": KeepHint(5)}
+    with ready.resources:
+        assert ready.prepared.reads_runs
+        most = Threads(threads, "option")
+        driven = drive(ready.prepared, ready.blocks, most, lambda _: hints, hints, ignore)
+        assert driven.tally.stages["s"].failed == samples
+        assert sum(map(mapped_kib, paths)) < 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
+_KEPT = 16  # masks of so many lengths
 _FEW = 64  # one sample of so many: their ids are looked up by themselves
 
 
@@ -109,11 +110,13 @@ def _count_to(stop: int) -> Ints:
     return counts[:stop]
 
 
+@lru_cache(_KEPT)
 def all_of(count: int) -> Mask:
     """A mask of all samples, in no memory."""
     return np.broadcast_to(np.True_, count)
 
 
+@lru_cache(_KEPT)
 def none_of(count: int) -> Mask:
     """A mask of no sample, in no memory."""
     return np.broadcast_to(np.False_, count)

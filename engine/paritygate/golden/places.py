@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -76,16 +77,16 @@ class Places:
         if whole is None or not is_one or int(places[first:last].min()) < 0:
             return None
         row_bytes, dtype = spec.sample_bytes, numpy_dtype(spec.dtype)
-        bounds = np.array([start, *self._starts[first + 1 : last], stop])
-        sizes = (np.diff(bounds) * row_bytes).tolist()
-        begins = places[first:last].copy()
-        begins[0] += (start - self._starts[first]) * row_bytes
+        begin = int(places[first]) + (start - self._starts[first]) * row_bytes
         if last - first == 1:
-            part = whole[begins[0] : begins[0] + sizes[0]]
+            part = whole[begin : begin + (stop - start) * row_bytes]
             return part.view(dtype).reshape(stop - start, *spec.fixed_shape)
+        bounds = [start, *self._starts[first + 1 : last], stop]
+        sizes = [(high - low) * row_bytes for low, high in pairwise(bounds)]
+        begins = [begin, *places[first + 1 : last].tolist()]
         like = np.empty((0, *spec.fixed_shape), dtype)
         values = (room or _new)(stop - start, like)[: stop - start]
-        _copy(whole, begins.tolist(), sizes, values.reshape(-1).view(np.uint8))
+        _copy(whole, begins, sizes, values.reshape(-1).view(np.uint8))
         values.flags.writeable = False
         return values
 

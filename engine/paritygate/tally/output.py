@@ -169,7 +169,7 @@ class OutputTally:
             for name in (*_EXTREMES, "difference")
             if (at := mine[name]) is not None
         }
-        return replace(self, **located)
+        return OutputTally(**(mine | located))
 
     def merge(self, other: OutputTally) -> OutputTally:
         """The tally of the samples of both; associative and commutative, bit for bit.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.packs import write_pack
+from tests.packs import Container, write_pack
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden import same_order
@@ -37,6 +38,8 @@ def test_it_is_equality_of_lists(
     batches = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(same_order, "_STEP", data.draw(st.integers(1, 9)))
+        patch.setattr(same_order, "_DROPPED_AT_ONCE", data.draw(st.integers(1, 9)))
+        patch.setattr(same_order, "_SHARED", data.draw(st.sampled_from((1, 100))))
         with (
             pack_of(folder / "a.arrow", ids, batches[0]) as pack,
             pack_of(folder / "b.arrow", others, batches[1]) as like,
@@ -76,3 +79,43 @@ def test_a_null_id_is_told(tmp_path: Path, kind: pa.DataType) -> None:
     ):
         is_same_order(pack, like)
     assert told.value.code == "golden.null_id"
+
+
+def test_a_fault_in_either_half_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(same_order, "_SHARED", 2)
+    monkeypatch.setattr(same_order, "_STEP", 2)
+    for row in range(6):
+        values = [None if at == row else at for at in range(6)]
+        write_pack(tmp_path / "a.arrow", pa.array(values), outputs={"y": np.zeros(6)})
+        with (
+            open_pack(["a.arrow"], tmp_path) as pack,
+            open_pack(["a.arrow"], tmp_path) as like,
+            pytest.raises(GoldenError, match=f"row {row}: the id is null"),
+        ):
+            is_same_order(pack, like)
+
+
+@pytest.mark.parametrize("container", ["file", "parquet"])
+def test_only_what_is_mapped_is_read_in_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, container: Container
+) -> None:
+    monkeypatch.setattr(same_order, "_SHARED", 2)
+    monkeypatch.setattr(same_order, "_STEP", 2)
+    readers: set[str] = set()
+    ids = GoldenPack.ids
+
+    def read(pack: GoldenPack, start: int, stop: int) -> object:
+        readers.add(threading.current_thread().name)
+        return ids(pack, start, stop)
+
+    path = write_pack(
+        tmp_path / "a",
+        range(40),
+        outputs={"y": np.zeros(40)},
+        rows_per_batch=4,
+        container=container,
+    )
+    monkeypatch.setattr(GoldenPack, "ids", read)
+    with open_pack([path], tmp_path) as pack, open_pack([path], tmp_path) as like:
+        assert is_same_order(pack, like)
+    assert len(readers) == (2 if container == "file" else 1)

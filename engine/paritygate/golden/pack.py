@@ -209,6 +209,11 @@ class GoldenPack:
         return self._wanted.id_column
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether all samples are read where they lie, so that they can be in any order."""
+        return all(source.is_mapped for source in self._sources)
+
+    @property
     def is_large(self) -> bool:
         """Whether what was looked at in passing has to be let go of at once."""
         return self._bytes > _RESIDENT

@@ -54,6 +54,7 @@ class ParquetSource:
     """A Parquet file; see `Source`. Its pieces are row groups, or parts of large ones."""
 
     whole = None
+    is_mapped = False
 
     def __init__(self, path: Path) -> None:
         """Open the file and read its footer.

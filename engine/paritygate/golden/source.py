@@ -54,6 +54,7 @@ class Source(Protocol):
         fields: name -> field; fewer than the schema has where names occur twice.
         batch_rows: rows of each piece; `select` may cut them anew.
         whole: all bytes of the file, where it is mapped.
+        is_mapped: what is read of it lies in the map.
     """
 
     path: Path
@@ -62,6 +63,10 @@ class Source(Protocol):
     schema: pa.Schema
     fields: Mapping[str, pa.Field[Any]]
     batch_rows: tuple[int, ...]
+
+    @property
+    def is_mapped(self) -> bool:
+        """See above."""
 
     @property
     def whole(self) -> Bytes | None:

@@ -201,3 +201,36 @@ def test_samples_of_falling_and_rising_noise_are_ranked() -> None:
         ref = rng.normal(size=(40, 17))
         noise = np.geomspace(1e-8, 2.0, 40)[::order, None]
         both(ref, ref + noise * rng.normal(size=ref.shape), Tolerance(9.0, 0.0))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("low", [-1070, -600, -200, -47, -24, -23, -22, -13])
+def test_products_of_numbers_far_apart_are_summed_exactly(dtype: str, low: int) -> None:
+    """Whether anything can be left of two grids is proved by the smallest of the numbers."""
+    rng = np.random.default_rng(5)
+    info = np.finfo(dtype)
+    low = max(low, int(info.minexp) + 3)
+    ref = rng.uniform(1, 2, size=(4, PIECE))
+    ref[:, ::3] = np.ldexp(ref[:, ::3], low)
+    ref[1, 4] = 0.0
+    ref = ref.astype(dtype)
+    cand = (ref * (1 + 2.0**-20 * rng.uniform(-1, 1, size=ref.shape))).astype(dtype)
+    cand[2, 5] = np.nextafter(ref[2, 5], ref.dtype.type(9))
+    tally = both(ref, cand, Tolerance(1e300, 0.0) if dtype == "float64" else Tolerance(9.0, 0.0))
+    pairs = [(float(r), float(c)) for r, c in zip(ref.flat, cand.flat, strict=True)]
+    for found, terms in (
+        (tally.squared_refs, [r * r for r, _ in pairs]),
+        (tally.squared_errors, [(c - r) * (c - r) for r, c in pairs]),
+        (tally.ref_errors, [r * (c - r) for r, c in pairs]),
+    ):
+        assert found.units == sum(map(Fraction, terms)) * UNIT
+
+
+def test_products_of_the_smallest_numbers_are_summed_exactly() -> None:
+    rng = np.random.default_rng(6)
+    ref = np.ldexp(rng.uniform(1, 2, size=(4, PIECE)), -1010)
+    ref[0, ::2] = 5e-324 * rng.integers(1, 9, size=PIECE // 2)
+    cand = np.ldexp(rng.uniform(1, 2, size=ref.shape), 500)
+    tally = both(ref, cand, Tolerance(1e300, 0.0))
+    terms = [r * (c - r) for r, c in zip(ref.flat, cand.flat, strict=True)]
+    assert tally.ref_errors.units == sum(map(Fraction, map(float, terms))) * UNIT

@@ -15,7 +15,8 @@ import paritygate.kernels
 # Kernels with a product that decides, or that goes into an exact sum; all others are looked at too.
 DECIDING = {
     "elements.judge_floats",
-    "measures.measure_narrow",
+    "measures.add_any_products",
+    "measures.add_energies",
     "measures.measure_wide",
     "scan.look",
     "scan.scan_floats",

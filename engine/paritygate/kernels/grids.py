@@ -152,6 +152,48 @@ def split_errors(
 
 
 @scalar
+def add_coarse_products(
+    left: Doubles, right: Doubles, exponent: int, lowest: int, chunks: Chunks
+) -> bool:
+    """As `add_products`, where nothing can be left of two grids.
+
+    A product that isn't zero is at least the smallest of the factors multiplied, and a float64 has
+    52 bits after its first one: so far below are all products multiples of one power of two.
+
+    Args:
+        left: up to `PIECE` values.
+        right: as many.
+        exponent: as of `add_products`.
+        lowest: an x with 2^x <= |product| of all that aren't zero.
+        chunks: added to.
+
+    Returns:
+        Whether that is so; otherwise nothing was added.
+    """
+    grid, finer = _grid(exponent, 0), _grid(exponent, 1)
+    if exponent >= HIGHEST or max(lowest - 52, _LOWEST) < finer:
+        return False
+    total, deep_total = _split_coarse(left, right, anchor_of(grid), anchor_of(finer))
+    add_units(chunks, total, grid)
+    add_units(chunks, deep_total, finer)
+    return True
+
+
+@scalar
+def _split_coarse(left: Doubles, right: Doubles, anchor: float, deep: float) -> tuple[int, int]:
+    """As `split_products`, where nothing is left."""
+    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    total = deep_total = np.int64(0)
+    for k in range(left.size):
+        t = left[k] * right[k]
+        near = t + anchor
+        total += np.float64(near).view(np.int64) - base
+        near = (t - (near - anchor)) + deep
+        deep_total += np.float64(near).view(np.int64) - deep_base
+    return int(total), int(deep_total)
+
+
+@scalar
 def add_products(left: Doubles, right: Doubles, exponent: int, chunks: Chunks) -> bool:
     """Add `left * right`, each product rounded to float64, to `chunks` `(CHUNKS,)`.
 

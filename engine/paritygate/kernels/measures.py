@@ -11,6 +11,7 @@ from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.grids import (
     HIGHEST,
     PIECE,
+    add_coarse_products,
     add_each,
     add_products,
     add_terms,
@@ -84,6 +85,53 @@ _add_samples = linked(add_samples)
 
 
 @jit
+def add_any_products(
+    left: Doubles, right: Doubles, exponent: int, terms: Doubles, full: Full, row: int
+) -> None:
+    """Add products of up to `PIECE` pairs to a sum, exactly.
+
+    Args:
+        left: finite values.
+        right: as many.
+        exponent: the products are at most 2^exponent each.
+        terms: as many, written over.
+        full: added to.
+        row: of its sums.
+    """
+    if not add_products(left, right, exponent, full.sums[row]):
+        for k in range(left.size):
+            terms[k] = left[k] * right[k]
+        _add_samples(terms, full.sums[row], full.lost, row)
+
+
+_add_any_products = linked(add_any_products)
+
+
+@scalar
+def _add_row(
+    left: Any, right: Any, exponent: Any, lowest: Any, full: Any, row: Any, terms: Any
+) -> None:
+    if not add_coarse_products(left, right, exponent, lowest, full.sums[row]):
+        _add_any_products(left, right, exponent, terms, full, row)
+
+
+@jit
+def add_energies(
+    ref: Doubles, errors: Doubles, sizes: tuple[int, int, int, int], full: Full, terms: Doubles
+) -> None:
+    """Add e^2, r^2 and r*e of each element, exactly; `sizes` is what `widen` returned."""
+    of_ref, of_error = exponent_of(sizes[0]), exponent_of(sizes[1])
+    low_ref, low_error = sizes[2], sizes[3]
+    part = terms[: ref.size]
+    _add_row(errors, errors, of_error + of_error, low_error + low_error, full, EE, part)
+    _add_row(ref, ref, of_ref + of_ref, low_ref + low_ref, full, RR, part)
+    _add_row(ref, errors, of_ref + of_error, low_ref + low_error, full, RE, part)
+
+
+_add_energies = linked(add_energies)
+
+
+@jit
 def measure_narrow(
     ref: Numbers,
     cand: Numbers,
@@ -109,9 +157,9 @@ def measure_narrow(
         for at in range(number * size, stop, PIECE):
             r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
             wide, errors = room.ref[: r.size], room.errors[: r.size]
-            top_ref, top_error = widen(r, c, wide, errors)
-            count_errors(errors, top_error, room)
-            add_energies(wide, errors, top_ref, top_error, full, room.terms)
+            sizes = widen(r, c, wide, errors)
+            count_errors(errors, sizes[1], room)
+            _add_energies(wide, errors, sizes, full, room.terms)
 
 
 @jit
@@ -144,23 +192,43 @@ def measure_wide(
         for at in range(number * size, stop, PIECE):
             r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
             wide, errors = room.ref[: r.size], room.errors[: r.size]
-            _top_ref, top_error = widen(r, c, wide, errors)
+            _, top_error, _, _ = widen(r, c, wide, errors)
             count_errors(errors, top_error, room)
             sum_finite(wide, errors, at, width, energies, room.lanes)
 
 
 @scalar
-def widen(ref: Numbers, cand: Numbers, wide_ref: Doubles, errors: Doubles) -> tuple[int, int]:
-    """Write the reference and errors in float64; bits of the largest |ref| and |error|."""
+def widen(
+    ref: Numbers, cand: Numbers, wide_ref: Doubles, errors: Doubles
+) -> tuple[int, int, int, int]:
+    """Write the reference and errors in float64.
+
+    Returns:
+        Bits of the largest |ref| and |error|; exponents of powers of two that all |ref|, and all
+        |error|, reach that aren't zero.
+    """
     top_ref = top_error = np.int64(0)
+    low_ref = low_error = np.uint64(0xFFFFFFFFFFFFFFFF)
     for k in range(ref.size):
         r = np.float64(ref[k])
         error = np.float64(cand[k]) - r
         wide_ref[k] = r
         errors[k] = error
-        top_ref = larger(top_ref, np.float64(abs(r)).view(np.int64))
-        top_error = larger(top_error, np.float64(abs(error)).view(np.int64))
-    return int(top_ref), int(top_error)
+        of_ref = np.float64(abs(r)).view(np.int64)
+        of_error = np.float64(abs(error)).view(np.int64)
+        top_ref, top_error = larger(top_ref, of_ref), larger(top_error, of_error)
+        low_ref = smaller(low_ref, np.uint64(of_ref - 1))  # zero is larger than all others
+        low_error = smaller(low_error, np.uint64(of_error - 1))
+    return int(top_ref), int(top_error), _reached(low_ref), _reached(low_error)
+
+
+@scalar
+def _reached(bits: Any) -> int:
+    """Exponent of a power of two that is at most a number whose bits, less one, are given."""
+    field = np.int64(bits >> np.uint64(52))
+    if field == 0:
+        return -1074
+    return int(smaller(int(field), 2046) - 1023)
 
 
 @scalar
@@ -221,20 +289,3 @@ def collect_bins(counts: Counts, spread: Counts, histogram: Counts) -> None:
             counts[column] = 0
     histogram[0] += spread[0]
     histogram[1] -= spread[0]
-
-
-@scalar
-def add_energies(
-    ref: Doubles, errors: Doubles, top_ref: int, top_error: int, full: Full, terms: Doubles
-) -> None:
-    """Add e^2, r^2 and r*e of each element, exactly."""
-    of_ref, of_error = exponent_of(top_ref), exponent_of(top_error)
-    for row in range(3):
-        left, of_left = (errors, of_error) if row == EE else (ref, of_ref)
-        right, of_right = (ref, of_ref) if row == RR else (errors, of_error)
-        exponent = of_left + of_right
-        if not add_products(left, right, exponent, full.sums[row]):
-            part = terms[: left.size]
-            for k in range(left.size):
-                part[k] = left[k] * right[k]
-            _add_samples(part, full.sums[row], full.lost, row)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
-from paritygate.kernels.typed import larger, smaller, subtract
+from paritygate.kernels.typed import differing, larger, sign_bit, smaller, subtract, unsigned
 
 Bits = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -68,28 +68,21 @@ def _largest(ref: Any, cand: Any, floor: int) -> tuple[np.uint64, np.uint64, int
     In numbers as wide as the bits, so that as many go at once as can.
     """
     whole = ref.dtype.type
-    digits = 8 * ref.itemsize - 1
-    mask, flip = whole((1 << digits) - 1), whole(-1 << digits)
-    at_least = whole(floor)
-    largest = whole(0)
-    top = top_above = flip  # an unsigned number whose first bit is flipped is ordered as a signed
+    digits = sign_bit(ref[0])
+    mask, at_least, largest = whole(~(whole(-1) << digits)), whole(floor), whole(0)
+    none, every = unsigned(largest), unsigned(whole(-1))
+    top = top_above = none
     for k in range(ref.size):
-        magnitude, cand_magnitude = whole(ref[k] & mask), whole(cand[k] & mask)
+        magnitude = whole(ref[k] & mask)
         sign, cand_sign = whole(ref[k] >> digits), whole(cand[k] >> digits)
-        place = subtract(whole(magnitude ^ sign), sign)
-        cand_place = subtract(whole(cand_magnitude ^ cand_sign), cand_sign)
-        apart = subtract(larger(place, cand_place), smaller(place, cand_place))
-        steps = whole(apart ^ flip)
+        place = subtract(whole(ref[k] ^ whole(sign & mask)), sign)
+        cand_place = subtract(whole(cand[k] ^ whole(cand_sign & mask)), cand_sign)
+        steps = unsigned(subtract(larger(place, cand_place), smaller(place, cand_place)))
         largest = larger(largest, magnitude)
         top = larger(top, steps)
-        top_above = larger(top_above, steps if magnitude >= at_least else flip)
-    return _unsigned(top ^ flip, digits), _unsigned(top_above ^ flip, digits), int(largest)
-
-
-@scalar
-def _unsigned(bits: Any, digits: int) -> np.uint64:
-    whole = np.uint64(bits)
-    return whole & np.uint64((2 << digits) - 1) if digits < 63 else whole
+        below = unsigned(whole(subtract(magnitude, at_least) >> digits))  # all bits or none
+        top_above = larger(top_above, smaller(steps, differing(below, every)))
+    return np.uint64(top), np.uint64(top_above), int(largest)
 
 
 @scalar

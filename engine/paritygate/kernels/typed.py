@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -76,3 +77,35 @@ def _one_of_two(name: str, is_taken: Callable[[Any, Any], Any]) -> Any:
 # `min` and `max` of two numbers, which Numba compiles as functions of their own, again and again.
 smaller = _one_of_two("smaller", operator.lt)
 larger = _one_of_two("larger", operator.gt)
+
+
+def _plain_unsigned(value: Any) -> Any:
+    return np.asarray(value).view(f"u{np.asarray(value).itemsize}")[()]
+
+
+@instruction
+def _unsigned(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0]
+
+    return types.Integer.from_bitwidth(value.bitwidth, signed=False)(value), generate
+
+
+# unsigned(value): the bits of a signed integer as one without a sign, as wide.
+unsigned: Any = _plain_unsigned if config.DISABLE_JIT else _unsigned
+
+
+def _plain_sign_bit(value: Any) -> Any:
+    return type(value)(8 * np.asarray(value).itemsize - 1)
+
+
+@instruction
+def _sign_bit(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return args[0].type(value.bitwidth - 1)
+
+    return value(value), generate
+
+
+# sign_bit(value): number of an integer's highest bit, in its type, known when it is compiled.
+sign_bit: Any = _plain_sign_bit if config.DISABLE_JIT else _sign_bit

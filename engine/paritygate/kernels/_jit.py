@@ -40,6 +40,11 @@ def jit(function: F) -> F:
     return _compile(function, is_cached=KernelCache.covers(function), nogil=True)
 
 
+def brief(function: F) -> F:
+    """Compile what ends before another thread would have got the GIL, and so keeps it."""
+    return _compile(function, is_cached=KernelCache.covers(function), nogil=False)
+
+
 def scalar(function: F) -> F:
     """Compile a rule for one element; it is always inlined into the loop that calls it."""
     return _compile(function, is_cached=False, forceinline=True)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels._jit import brief, jit, scalar
 from paritygate.kernels.scalar import (
     FINITE,
     allowed,
@@ -308,7 +308,7 @@ def measure_ulp(
     return undefined
 
 
-@jit
+@brief
 def denormals_survive(single: npt.NDArray[np.float32], double: Doubles) -> bool:
     """Whether the calling thread keeps the denormals in both arrays, `(1,)` each."""
     return bool(np.float64(single[0]) > 0.0 and double[0] > 0.0 and double[0] * 0.5 > 0.0)

@@ -11,7 +11,7 @@ from paritygate.runners.base import Runner
 from paritygate.runners.recorded import RecordedRunner
 
 _BATCHES = 16
-_LEAST_BYTES, _JOINED_BYTES, _MOST_BYTES = 1 << 20, 4 << 20, 16 << 20
+_LEAST_BYTES, _JOINED_BYTES, _MOST_BYTES = 2 << 20, 4 << 20, 16 << 20
 _MOST_NUMBERS = 1 << 20
 
 

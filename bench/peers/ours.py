@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, reduce
 from typing import Any, Literal
@@ -15,19 +15,35 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
 from paritygate.tally.output import OutputTally
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 16 << 20
+LEAST_BYTES = 1 << 20  # below it a block isn't worth a thread
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    return ThreadPoolExecutor(_cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _cuts(pair: Pair, threads: int) -> list[slice]:
+    """Blocks of at most 16 MiB a side, as many for each thread."""
+    size = pair.ref.nbytes
+    count = threads * -(-size // (threads * BLOCK_BYTES))
+    rows = max(1, -(-len(pair.ref) // min(count, -(-size // LEAST_BYTES))))
+    return [slice(at, at + rows) for at in range(0, len(pair.ref), rows)]
 
 
 def on_all_cores(work: Callable[[slice], Any], pair: Pair) -> list[Any]:
-    """What a function makes of each block of about 4 MiB a side, in order."""
-    rows = max(1, BLOCK_BYTES // pair.ref[:1].nbytes)
-    cuts = [slice(at, at + rows) for at in range(0, len(pair.ref), rows)]
+    """What a function makes of each block, in order."""
+    cuts = _cuts(pair, _cores())
     return [work(cuts[0])] if len(cuts) == 1 else list(_pool().map(work, cuts))
+
+
+def _on_one_core(work: Callable[[slice], Any], pair: Pair) -> list[Any]:
+    return [work(cut) for cut in _cuts(pair, 1)]
 
 
 def compare(
@@ -40,14 +56,12 @@ def compare(
     ordinals = np.arange(len(pair.ref))
 
     def block(cut: slice) -> OutputTally:
-        tally, _ = comparer.compare(pair.ref[cut], pair.cand[cut], ordinals[cut], is_lazy=True)
+        tally, _ = comparer.compare(
+            pair.ref[cut], pair.cand[cut], ordinals[cut], is_lazy=True, in_order=True
+        )
         return tally
 
-    def on_one_core(work: Callable[[slice], Any], pair: Pair) -> Sequence[Any]:
-        rows = max(1, BLOCK_BYTES // pair.ref[:1].nbytes)
-        return [work(slice(at, at + rows)) for at in range(0, len(pair.ref), rows)]
-
-    spread = on_one_core if one_core else on_all_cores
+    spread = _on_one_core if one_core else on_all_cores
     return lambda: reduce(OutputTally.merge, spread(block, pair))
 
 
@@ -65,7 +79,7 @@ def read(tally: OutputTally) -> Answer:
 def read_both(pair: Pair) -> Callable[[], object]:
     """Read both arrays, in words of four bytes."""
     sides = [side.reshape(-1).view(np.int32) for side in _in_words(pair)]
-    step = BLOCK_BYTES // 4
+    step = (4 << 20) // 4  # what reads fastest
     cuts = [slice(at, at + step) for at in range(0, sides[0].size, step)]
 
     def block(cut: slice) -> None:

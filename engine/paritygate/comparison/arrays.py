@@ -14,7 +14,9 @@ from paritygate.tally.extremes import Number
 
 def frozen(array: Array) -> npt.NDArray[Any]:
     """A read-only, aligned, C-contiguous 1-D view, copied only where the array isn't like that."""
-    flat = np.require(array, requirements=["C", "A"]).reshape(-1).view()
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = np.require(array, requirements=["C", "A"])
+    flat = array.reshape(-1).view()
     flat.setflags(write=False)
     return flat
 
@@ -29,5 +31,9 @@ def widest(values: Array) -> npt.NDArray[Any]:
 
 def number_at(values: Array, place: int) -> Number:
     """One of flat values, as a number of Python."""
-    number: Number = widened(values[place : place + 1])[0].item()
+    number: Number
+    if values.dtype.kind in "fiu":
+        number = values[place].item()
+    else:
+        number = widened(values[place : place + 1])[0].item()
     return number

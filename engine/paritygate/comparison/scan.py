@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy.typing as npt
 
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
-from paritygate.core.dtypes import float_format
 from paritygate.core.tensors import Array
 from paritygate.kernels import blocks, elements, grids, linked, measures, scan, sums
 from paritygate.tally.exact import ExactSum
@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 _PART = 1 << 15  # elements that are scanned, looked at and measured before the next ones
 STRETCH = 4096  # elements that are judged at once, a whole number of samples
 WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bits of a float, by its size
-_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float32, np.float64)}
 
 
 class Work(Protocol):
@@ -114,9 +114,10 @@ class Scan:
 def can_scan(work: Work) -> bool:
     """Whether both sides are float32 or both are float64, and all finite values have bounds."""
     dtype, rule = work.cand.dtype, work.rule
-    if work.ref.dtype != dtype or dtype not in _DTYPES:
+    largest = _LARGEST.get(dtype)
+    if work.ref.dtype != dtype or largest is None:
         return False
-    return rule.atol + rule.rtol * float_format(dtype.name).largest < math.inf
+    return rule.atol + rule.rtol * largest < math.inf
 
 
 def runs(
@@ -130,11 +131,12 @@ def runs(
         yield start + first * samples, min(start + last * samples, stop)
 
 
+@lru_cache(64)
 def _at_least(floor: float, dtype: np.dtype[Any]) -> int:
     """Bits of the smallest magnitude of this dtype that is at least `floor`."""
     whole = WHOLE[dtype.itemsize]
     with np.errstate(all="ignore"):
-        if dtype not in _DTYPES:
+        if dtype not in _LARGEST:
             magnitudes = np.arange(1 << (8 * dtype.itemsize - 1), dtype=whole).view(dtype)
             reach = np.flatnonzero(magnitudes.astype(np.float64) >= floor)
             return int(reach[0]) if reach.size else len(magnitudes)

@@ -48,10 +48,10 @@ class Histogram:
             raise ValueError(
                 f"counts: found {counts.dtype}{list(counts.shape)}, needs int64[{BINS}]"
             )
-        filled = np.flatnonzero(counts[1:])
-        if filled.size == 0:
+        filled = (counts[1:] != 0).tobytes()
+        low, high = filled.find(1) + 1, filled.rfind(1) + 2
+        if low == 0:
             return cls(int(counts[0]))
-        low, high = int(filled[0]) + 1, int(filled[-1]) + 2
         return cls(int(counts[0]), low, counts[low:high].copy())
 
     @classmethod

@@ -124,3 +124,24 @@ def test_order_and_record_batches_change_no_statistics(
         assert runner.final_findings() == ()
     assert tallies[0].stages["s"].failed > 0
     assert tallies[0].to_json()["stages"] == tallies[1].to_json()["stages"]
+
+
+@pytest.mark.parametrize(("inputs", "is_read"), [({}, False), ({"x": {"range": [-9, 9]}}, True)])
+def test_inputs_that_nobody_reads_make_no_block_smaller(
+    tmp_path: Path, inputs: dict[str, Any], is_read: bool
+) -> None:
+    samples = 400
+    x, y = np.zeros((samples, 30_000), np.float32), np.ones((samples, 2), np.float32)
+    write_pack(tmp_path / "a.arrow", range(samples), {"x": x}, {"y": y}, rows_per_batch=50)
+    write_pack(tmp_path / "b.arrow", range(samples), outputs={"y": y + np.float32(1)})
+    plan: dict[str, Any] = {
+        "golden": "a.arrow",
+        "inputs": inputs,
+        "runners": {"a": "recorded", "b": "b.arrow"},
+        "stages": [
+            {"reference": "a", "candidate": "b", "outputs": {"y": {"atol": 2.0, "rtol": 0}}}
+        ],
+    }
+    with (ready := prepare_plan(load_plan(plan, folder=tmp_path))).resources:
+        assert ready.prepared.reads_runs is not is_read
+        assert (len(ready.blocks) > 8) is is_read

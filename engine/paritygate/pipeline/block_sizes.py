@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from paritygate.core.tensors import MAX_BATCHED_BLOCK, MAX_BLOCK, Block, BlockSizes
+from paritygate.core.tensors import MAX_BATCHED_BLOCK, MAX_BLOCK, Block, BlockSizes, ColumnSpec
 from paritygate.golden.pack import GoldenPack
 from paritygate.runners.base import Runner
 from paritygate.runners.recorded import RecordedRunner
@@ -55,10 +55,9 @@ def cut_recorded(
     """Blocks of the first samples of packs that are compared with each other.
 
     Args:
-        packs: the golden pack and the recordings; where they are in the same order, no sample of
-            most blocks is copied.
+        packs: that are read; where they are in the same order, no sample of most blocks is copied.
         samples: how many.
-        sample_bytes: of one sample in one pack.
+        sample_bytes: of what is read of one sample in one pack.
         only_numbers: nothing is kept or decided of each sample, so that there may be more of them.
     """
     firsts = {low for pack in packs for low, _ in pack.batch_spans(max(1, pack.samples))}
@@ -72,6 +71,11 @@ def cut_recorded(
         )
     )
     return cut_along(samples, BlockSizes(least, size), joined, sorted(firsts))
+
+
+def bytes_of(columns: Mapping[str, ColumnSpec]) -> int:
+    """Bytes of one sample in all of these columns."""
+    return sum(column.sample_bytes for column in columns.values())
 
 
 def most_samples(runners: Mapping[str, Runner]) -> int:

@@ -19,7 +19,7 @@ from paritygate.core.shapes import has_names
 from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
-from paritygate.pipeline.block_sizes import cut_recorded, most_samples
+from paritygate.pipeline.block_sizes import bytes_of, cut_recorded, most_samples
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import check_outputs, input_contracts
@@ -144,7 +144,9 @@ def prepare_plan(
             _check_constants(plan, active)
         check_layouts(plan, active)
         samples = pack.samples if limit is None else min(limit, pack.samples)
-        blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples)
+        watched = watched_inputs(plan, pack.inputs)
+        reads_inputs = bool(watched or imputing or not all(c.asks_nothing for c in contracts))
+        blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples, reads_inputs)
         size = max((block.samples for block in blocks), default=1)
         comparers = [StageComparer(plan, s, stats) for s in running if alone is None]
         check_names(plan, running, active)
@@ -159,7 +161,7 @@ def prepare_plan(
             block_samples=size,
             contracts=contracts,
             shapes=ShapeContract.of(plan),
-            watched=watched_inputs(plan, pack.inputs),
+            watched=watched,
             expect=expect_column(plan, pack),
             imputations=imputing,
             synthetic=synthetic_samples(pack, active.values()),
@@ -381,7 +383,11 @@ def _callable_runner(
 
 
 def _blocks(
-    plan: Plan, pack: GoldenPack, runners: Mapping[str, Runner], samples: int
+    plan: Plan,
+    pack: GoldenPack,
+    runners: Mapping[str, Runner],
+    samples: int,
+    reads_inputs: bool,
 ) -> list[Block]:
     """Blocks of the first samples, each of one shape of all inputs."""
     sizes = sorted({max(r.limits.batch_sizes) for r in runners.values() if r.limits.batch_sizes})
@@ -390,9 +396,12 @@ def _blocks(
     others = sum(column.sample_bytes for column in [*fixed, *pack.outputs.values()])
     recorded = [runner for runner in runners.values() if isinstance(runner, RecordedRunner)]
     if not varying and len(recorded) == len(runners):
-        packs = [pack, *(runner.recording for runner in recorded)]
+        packs = list(dict.fromkeys(runner.recording for runner in recorded))
+        most = max((bytes_of(one.outputs) for one in packs), default=0)
+        if reads_inputs:
+            packs, most = [pack, *packs], max(most, others)
         is_plain = not (plan.decisions or plan.slices) and all(r.answers_runs for r in recorded)
-        return cut_recorded(packs, samples, others, only_numbers=is_plain)
+        return cut_recorded(packs, samples, most, only_numbers=is_plain)
     if not varying:
         return cut_blocks(samples, BlockSizes.of(others, sizes, most_samples(runners)))
     return bucket_blocks(

@@ -120,3 +120,13 @@ def test_no_room_for_temporary_files_is_no_fault_of_the_model(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(FolderError, match="no temporary file can be written .*TMPDIR"):
         start_check(path)
+
+
+def test_the_child_has_one_thread_for_linear_algebra_unless_others_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os, sys; sys.stderr.write(os.environ['OPENBLAS_NUM_THREADS']); sys.exit(3)"
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert _child(tmp_path, code).result().message.endswith(": 1")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert _child(tmp_path, code).result().message.endswith(": 2")

@@ -306,10 +306,12 @@ def test_padding_of_tails() -> None:
 @pytest.mark.parametrize("batches", [[], [1], [256], [3, 7], [1, 32], [5000], [4096, 4095]])
 @pytest.mark.parametrize("sample_bytes", [0, 4, 1000, 10**6, 10**9])
 @pytest.mark.parametrize("max_samples", [8_192, 65_536])
+@pytest.mark.parametrize("is_run", [False, True])
 def test_blocks_cover_every_sample_once(
-    batches: list[int], sample_bytes: int, max_samples: int
+    batches: list[int], sample_bytes: int, max_samples: int, is_run: bool
 ) -> None:
     sizes = BlockSizes.of(sample_bytes, batches, max_samples)
+    sizes = sizes.of_batches() if is_run else sizes
     least, most = sizes.least, sizes.most
     assert max(batches, default=1) <= least <= most
     for samples in (0, 1, least - 1, least, least + 1, 3 * most + 2, 20 * most):
@@ -320,8 +322,18 @@ def test_blocks_cover_every_sample_once(
         assert all(least <= b.samples <= most for b in blocks[:-1])
 
 
-def test_only_the_last_block_has_a_padded_tail() -> None:
-    blocks = cut_blocks(100_001, BlockSizes.of(4000, [3, 7]))
+def test_what_is_run_in_batches_ends_in_small_blocks() -> None:
+    sizes = BlockSizes.of(300, [256])
+    assert (sizes.least, sizes.most) == (2048, 8192)
+    assert (sizes.of_batches().least, sizes.of_batches().most) == (1024, 8192)
+    assert BlockSizes.of(300, [4096]).of_batches().least == 4096  # a batch
+    assert BlockSizes.of(4000, [256]).of_batches() == BlockSizes.of(4000, [256])  # already less
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_only_the_last_block_has_a_padded_tail(is_run: bool) -> None:
+    sizes = BlockSizes.of(4000, [3, 7])
+    blocks = cut_blocks(100_001, sizes.of_batches() if is_run else sizes)
     assert all(b.samples % 21 == 0 and b.place == b.start for b in blocks[:-1])
     assert blocks[0].samples > 5 * blocks[-2].samples
     # Sizes without a small common multiple: the batches of a block stay within it.

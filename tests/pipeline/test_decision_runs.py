@@ -233,14 +233,14 @@ def test_topk_of_many_classes_with_labels(tmp_path, order):
 def test_failing_samples_are_looked_at_together(tmp_path, monkeypatch):
     tags(tmp_path / "ref.onnx")
     tags(tmp_path / "cand.onnx", 2e-1)
-    x = np.random.default_rng(5).normal(size=(5000, 8)).astype(np.float32)
+    x = np.random.default_rng(5).normal(size=(1000, 8)).astype(np.float32)
     asked, look_up = [], LazyDetail.told
     monkeypatch.setattr(LazyDetail, "told", lambda d, at: asked.append(at.size) or look_up(d, at))
     rule = {"output": "logits", "argmax": True}
     found = judge(tmp_path, x, {"tag": rule}, options={"out": tmp_path / "runs"})
     sides = [answers(tmp_path / f"{s}.onnx", x)["logits"].argmax(axis=1) for s in ("ref", "cand")]
     flips = np.flatnonzero(sides[0] != sides[1])
-    assert asked == [flips.size]
+    assert asked == [flips.size] != [0]
     for name in ("conversion-ids", "conversion-00000"):
         kept = pa.ipc.open_file(found.folder / f"failures/{name}.arrow").read_all()
         assert kept["sample_id"].to_pylist() == flips.tolist()

@@ -53,7 +53,9 @@ class PendingCheck:
         self._result: CheckResult | None = None
         self._stdout = _temporary()  # closed by cancel()
         self._stderr = _temporary()
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        modules = os.pathsep.join(p for p in sys.path if p)
+        # NumPy's OpenBLAS keeps a core busy for 0.1 s as soon as it has threads; none is needed.
+        env = {"OPENBLAS_NUM_THREADS": "1", **os.environ, "PYTHONPATH": modules}
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -175,6 +175,15 @@ class BlockSizes:
         common = math.lcm(*batch_sizes) if batch_sizes else 1
         step = common if common <= 4 * least else max(batch_sizes)
         return BlockSizes(_round_up(least, step), _round_up(most, step), step, step == common)
+
+    def of_batches(self) -> BlockSizes:
+        """The same of what is run in batches, with a finer end.
+
+        What takes long must be shared out in small parts at last, or one thread ends far before
+        another one: there the least is an eighth of the most, if that is less.
+        """
+        share = self.most // _SHARE // self.step * self.step
+        return replace(self, least=max(self.step, min(self.least, share)))
 
     def next(self, left: int) -> int:
         """Samples of the next block where `left` are left; the last one may have fewer."""

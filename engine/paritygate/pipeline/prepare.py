@@ -403,7 +403,8 @@ def _blocks(
         is_plain = not (plan.decisions or plan.slices) and all(r.answers_runs for r in recorded)
         return cut_recorded(packs, samples, most, only_numbers=is_plain)
     if not varying:
-        return cut_blocks(samples, BlockSizes.of(others, sizes, most_samples(runners)))
+        blocks = BlockSizes.of(others, sizes, most_samples(runners))
+        return cut_blocks(samples, blocks.of_batches() if sizes else blocks)
     return bucket_blocks(
         pack, varying, samples, lambda bytes_: BlockSizes.of(others + bytes_, sizes).least
     )

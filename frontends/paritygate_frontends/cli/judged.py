@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -10,7 +12,12 @@ from rich.console import RenderableType
 
 from paritygate.core.events import Event, Finished, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
-from paritygate_frontends.cli.supervise import raise_if_interrupted, tell_partial, tell_recorded
+from paritygate_frontends.cli.supervise import (
+    is_supervised,
+    raise_if_interrupted,
+    tell_partial,
+    tell_recorded,
+)
 from paritygate_frontends.report.progress import watch
 from paritygate_frontends.report.screen import show
 from paritygate_frontends.report.verdict import render_report
@@ -50,6 +57,7 @@ def judge_and_tell(
         ParityError: it could not be judged, or standard output can't be written.
     """
     start = Path.cwd()  # a model's code may go elsewhere
+    _settle()
     with watch(name) as draw:
 
         def observe(event: Event) -> None:
@@ -67,6 +75,20 @@ def judge_and_tell(
         with output():
             show(render(result.summary, _seen_from(start, result.folder)))
     return result
+
+
+@cache
+def _settle() -> None:
+    """Load the engine, and look for garbage no more in what is there by then.
+
+    In a process of its own nothing of a model or of a user is there yet. What there is stays until
+    the end, and to go through it then, three times, takes longer than anything else that is left.
+    """
+    if is_supervised():
+        from paritygate import api
+
+        _ = api.run  # which is where most of the engine is loaded
+        gc.freeze()
 
 
 def _seen_from(start: Path, folder: Path | None) -> Path | None:

@@ -48,6 +48,11 @@ _was_interrupted = False
 _has_told_recorded = False
 
 
+def is_supervised() -> bool:
+    """Whether this is the child process that does the work of one command."""
+    return _line is not None and os.getpid() == _line.pid
+
+
 def tell_partial(folder: Path | None) -> None:
     """Name the unfinished folder or file: it is removed if this process ends without a word."""
     if _line is not None and folder is not None:
@@ -71,7 +76,7 @@ def tell_said() -> None:
 
 def leave_the_rest() -> None:
     """End at once, without an exit code: what there is left to say, the parent says."""
-    if _line is not None and os.getpid() == _line.pid:
+    if is_supervised():
         os._exit(Interrupted.exit_code)
 
 

@@ -1,10 +1,12 @@
 """Arithmetic in the operands' own type: what it gives is what Python gives."""
 
+import struct
+
 import numpy as np
 import pytest
 
 from paritygate.kernels._jit import jit
-from paritygate.kernels.typed import larger, smaller
+from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
 
 
 @jit
@@ -28,3 +30,21 @@ def test_of_two_numbers_one_is_taken_as_python_does(left, right):
     assert [value == want for value, want in zip(found, told, strict=True)] == [
         want == want for want in told
     ]
+
+
+@jit
+def converted(number, small, bits):
+    return bits_of(number), bits_of(small), number_of(bits), whole(small), whole(bits)
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 5e-324])
+@pytest.mark.parametrize("small", [np.float32(-7.75), np.uint16(65535), np.int8(-3), True])
+@pytest.mark.parametrize("bits", [0, -1, 1 << 62, -(2**63)])
+def test_numbers_are_taken_for_others_as_python_does(number, small, bits):
+    found = converted(number, small, bits)
+    wanted = struct.unpack("<q", struct.pack("<d", number))[0]
+    as_number = struct.unpack("<d", struct.pack("<q", bits))[0]
+    of_small = struct.unpack("<q", struct.pack("<d", float(small)))[0]
+    assert found[:2] == (wanted, of_small)
+    assert struct.pack("<d", found[2]) == struct.pack("<d", as_number)
+    assert found[3:] == (int(small), bits)

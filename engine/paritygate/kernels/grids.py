@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.linked import linked
-from paritygate.kernels.typed import larger
+from paritygate.kernels.typed import bits_of, larger, number_of, whole
 
 PIECE = 4096  # terms that are summed on one grid, below 2^13
 HIGHEST = 1000  # exponent of the largest term
@@ -39,7 +39,7 @@ def exponent_of(bits: int) -> int:
 @scalar
 def _grid(exponent: int, level: int) -> int:
     """Exponent of q: |t|/q < 2^49 on the first grid, and for what is left of it on the next."""
-    return int(larger(exponent - _BITS - level * (_BITS + 1), _LOWEST))
+    return whole(larger(exponent - _BITS - level * (_BITS + 1), _LOWEST))
 
 
 @scalar
@@ -51,7 +51,7 @@ def first_grid(exponent: int) -> int:
 @scalar
 def anchor_of(grid: int) -> float:
     """1.5 * 2^52 * q: what is added to it is rounded to a multiple of q."""
-    return 1.5 * np.int64((grid + 52 + 1023) << 52).view(np.float64)
+    return 1.5 * number_of((grid + 52 + 1023) << 52)
 
 
 @scalar
@@ -74,7 +74,7 @@ def add_each(terms: Doubles, chunks: Chunks) -> int:
     """
     lost = 0
     for k in range(terms.size):
-        bits = np.float64(terms[k]).view(np.int64)
+        bits = bits_of(terms[k])
         field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
         if field == 0x7FF:
             lost += 1
@@ -131,24 +131,24 @@ def split_errors(
         Units on the first grid and on the second, those of magnitudes on both, and the bits that
         are set in what is left.
     """
-    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    base, deep_base = bits_of(anchor), bits_of(deep)
     total = deep_total = magnitude = deep_magnitude = left = np.int64(0)
     for k in range(errors.size):
-        sign = np.float64(errors[k]).view(np.int64) >> 63
+        sign = bits_of(errors[k]) >> 63
         t = rest[k]
         near = t + anchor
-        units = np.float64(near).view(np.int64) - base
+        units = bits_of(near) - base
         t = t - (near - anchor)
         magnitude += units
         total += (units ^ sign) - sign
         near = t + deep
-        units = np.float64(near).view(np.int64) - deep_base
+        units = bits_of(near) - deep_base
         t = t - (near - deep)
         deep_magnitude += units
         deep_total += (units ^ sign) - sign
-        left |= np.float64(t).view(np.int64)
+        left |= bits_of(t)
         rest[k] = t
-    return int(total), int(deep_total), int(magnitude), int(deep_magnitude), int(left)
+    return whole(total), whole(deep_total), whole(magnitude), whole(deep_magnitude), whole(left)
 
 
 @scalar
@@ -182,15 +182,15 @@ def add_coarse_products(
 @scalar
 def _split_coarse(left: Doubles, right: Doubles, anchor: float, deep: float) -> tuple[int, int]:
     """As `split_products`, where nothing is left."""
-    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    base, deep_base = bits_of(anchor), bits_of(deep)
     total = deep_total = np.int64(0)
     for k in range(left.size):
         t = left[k] * right[k]
         near = t + anchor
-        total += np.float64(near).view(np.int64) - base
+        total += bits_of(near) - base
         near = (t - (near - anchor)) + deep
-        deep_total += np.float64(near).view(np.int64) - deep_base
-    return int(total), int(deep_total)
+        deep_total += bits_of(near) - deep_base
+    return whole(total), whole(deep_total)
 
 
 @scalar
@@ -222,17 +222,17 @@ def split_products(
     left: Doubles, right: Doubles, anchor: float, deep: float
 ) -> tuple[int, int, int]:
     """As `split_terms`, of products; what is left is not kept."""
-    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    base, deep_base = bits_of(anchor), bits_of(deep)
     total = deep_total = rest = np.int64(0)
     for k in range(left.size):
         t = left[k] * right[k]
         near = t + anchor
-        total += np.float64(near).view(np.int64) - base
+        total += bits_of(near) - base
         t = t - (near - anchor)
         near = t + deep
-        deep_total += np.float64(near).view(np.int64) - deep_base
-        rest |= np.float64(t - (near - deep)).view(np.int64)
-    return int(total), int(deep_total), int(rest)
+        deep_total += bits_of(near) - deep_base
+        rest |= bits_of(t - (near - deep))
+    return whole(total), whole(deep_total), whole(rest)
 
 
 @scalar
@@ -242,19 +242,19 @@ def split_terms(terms: Doubles, anchor: float, deep: float) -> tuple[int, int, i
     Returns:
         Units on the first grid, units on the second, and the bits that are set in what is left.
     """
-    base, deep_base = np.float64(anchor).view(np.int64), np.float64(deep).view(np.int64)
+    base, deep_base = bits_of(anchor), bits_of(deep)
     total = deep_total = left = np.int64(0)
     for k in range(terms.size):
         t = terms[k]
         near = t + anchor
-        total += np.float64(near).view(np.int64) - base
+        total += bits_of(near) - base
         t = t - (near - anchor)
         near = t + deep
-        deep_total += np.float64(near).view(np.int64) - deep_base
+        deep_total += bits_of(near) - deep_base
         t = t - (near - deep)
-        left |= np.float64(t).view(np.int64)
+        left |= bits_of(t)
         terms[k] = t
-    return int(total), int(deep_total), int(left)
+    return whole(total), whole(deep_total), whole(left)
 
 
 @scalar

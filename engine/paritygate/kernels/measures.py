@@ -19,7 +19,7 @@ from paritygate.kernels.grids import (
 )
 from paritygate.kernels.linked import linked
 from paritygate.kernels.rank import sum_finite
-from paritygate.kernels.typed import larger, smaller
+from paritygate.kernels.typed import bits_of, larger, smaller, whole
 
 EE, RR, RE = 0, 1, 2  # rows of `sums`
 
@@ -73,8 +73,8 @@ def add_samples(terms: Doubles, sums: Counts, lost: Counts, row: int) -> None:
         part = terms[at : at + PIECE]
         top = np.int64(0)
         for k in range(part.size):
-            top = larger(top, np.float64(abs(part[k])).view(np.int64))
-        exponent = exponent_of(int(top))
+            top = larger(top, bits_of(abs(part[k])))
+        exponent = exponent_of(whole(top))
         if exponent < HIGHEST:
             add_terms(part, exponent, sums)
         else:
@@ -214,12 +214,12 @@ def widen(
         error = np.float64(cand[k]) - r
         wide_ref[k] = r
         errors[k] = error
-        of_ref = np.float64(abs(r)).view(np.int64)
-        of_error = np.float64(abs(error)).view(np.int64)
+        of_ref = bits_of(abs(r))
+        of_error = bits_of(abs(error))
         top_ref, top_error = larger(top_ref, of_ref), larger(top_error, of_error)
         low_ref = smaller(low_ref, np.uint64(of_ref - 1))  # zero is larger than all others
         low_error = smaller(low_error, np.uint64(of_error - 1))
-    return int(top_ref), int(top_error), _reached(low_ref), _reached(low_error)
+    return whole(top_ref), whole(top_error), _reached(low_ref), _reached(low_error)
 
 
 @scalar
@@ -228,7 +228,7 @@ def _reached(bits: Any) -> int:
     field = np.int64(bits >> np.uint64(52))
     if field == 0:
         return -1074
-    return int(smaller(int(field), 2046) - 1023)
+    return whole(smaller(whole(field), 2046) - 1023)
 
 
 @scalar
@@ -253,12 +253,12 @@ def find_bins(errors: Doubles, bins: npt.NDArray[np.uint16]) -> tuple[int, int]:
     zeros = np.int64(0)
     lowest = np.uint16(0xFFFF)
     for k in range(errors.size):
-        bits = np.float64(abs(errors[k])).view(np.int64)
+        bits = bits_of(abs(errors[k]))
         top = np.uint16(bits >> 49)
         bins[k] = top
         lowest = smaller(lowest, np.uint16(top - np.uint16(1)))
         zeros += np.int64(bits == 0)
-    return int(zeros), int(np.uint16(lowest + np.uint16(1)))
+    return whole(zeros), whole(np.uint16(lowest + np.uint16(1)))
 
 
 @scalar

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.grids import HIGHEST, PIECE, add_errors, add_units, anchor_of, first_grid
 from paritygate.kernels.scalar import allowed, excess, share_below
-from paritygate.kernels.typed import larger, smaller
+from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
 
 E, ABS_E, EE, RR, RE = 0, 1, 2, 3, 4  # rows of all sums; here the first two
 # Bits of the state of a piece, 0 where all is said: it may hold an extreme, its errors must be
@@ -81,7 +81,7 @@ def scan_floats(
     lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], smaller(best_excess[0], LARGEST))
     grid = first_grid(guess)
     anchor = anchor_of(grid)
-    base = np.float64(anchor).view(np.int64)
+    base = bits_of(anchor)
     highest = np.int64(smaller(guess, HIGHEST - 1) + 1022)
     pieces = units.shape[1]
     counted = 0
@@ -97,14 +97,14 @@ def scan_floats(
                 value = np.float64(r[k])
                 e = np.float64(c[k]) - value
                 error = abs(e)
-                top = larger(top, np.float64(error).view(np.int64))
+                top = larger(top, bits_of(error))
                 flagged += np.int64(not error < share * allowed(value, least, slope))
                 near = e + anchor
-                steps = np.float64(near).view(np.int64) - base
+                steps = bits_of(near) - base
                 total += steps
                 magnitude += abs(steps)
-                left |= np.float64(e - (near - anchor)).view(np.int64)
-            error = np.int64(top).view(np.float64)
+                left |= bits_of(e - (near - anchor))
+            error = number_of(top)
             state = np.uint8(0)
             is_flagged = flagged > 0 and top > 0
             # No bound is below that of zero.
@@ -139,7 +139,7 @@ def near_worst(atol: float, rtol: float, error: float, ratio: float) -> tuple[fl
     a larger excess: of equal ones, frequent where values are coarse, the first was kept.
     """
     if rtol == 0.0:
-        return np.int64(np.float64(error).view(np.int64) + 1).view(np.float64), 0.0, 1.0
+        return number_of(bits_of(error) + 1), 0.0, 1.0
     return atol, rtol, share_below(ratio, _SHRUNK)
 
 
@@ -193,10 +193,10 @@ def look(
             for k in range(r.size):
                 value = np.float64(r[k])
                 error = abs(np.float64(c[k]) - value)
-                top = larger(top, np.float64(error).view(np.int64))
+                top = larger(top, bits_of(error))
                 flagged += np.int64(not error < share * allowed(value, least, slope))
                 wrong += np.int64(not error <= allowed(value, atol, rtol))
-            largest = np.int64(top).view(np.float64)
+            largest = number_of(top)
             wrong += np.int64(not largest <= cap)
             if not (largest > best_error[0] or (flagged > 0 and top > 0) or is_first):
                 continue
@@ -263,8 +263,8 @@ def sum_again(
             error = np.float64(c[k]) - np.float64(r[k])
             errors[k] = error
             rest[k] = abs(error)
-            top = larger(top, np.float64(abs(error)).view(np.int64))
-        exponent = int((top >> 52) - 1022)
+            top = larger(top, bits_of(abs(error)))
+        exponent = whole((top >> 52) - 1022)
         add_errors(errors[: r.size], rest[: r.size], exponent, chunks[E], chunks[ABS_E])
         highest = larger(highest, top >> 52)
-    return int(highest - 1022)
+    return whole(highest - 1022)

@@ -82,7 +82,7 @@ def _largest(ref: Any, cand: Any, floor: int) -> tuple[np.uint64, np.uint64, int
         top = larger(top, steps)
         below = unsigned(whole(subtract(magnitude, at_least) >> digits))  # all bits or none
         top_above = larger(top_above, smaller(steps, differing(below, every)))
-    return np.uint64(top), np.uint64(top_above), int(largest)
+    return np.uint64(top), np.uint64(top_above), whole(largest)
 
 
 @scalar

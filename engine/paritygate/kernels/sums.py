@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels.typed import bits_of
 
 CHUNKS = 67
 _PIECE = 1024  # additions between two carries; 2^11 at most
@@ -26,7 +27,7 @@ Doubles = npt.NDArray[np.float64]
 @scalar
 def add_exact(chunks: Any, term: float) -> None:
     """Add a finite term to `chunks`, `(2, CHUNKS)`."""
-    bits = np.float64(term).view(np.int64)
+    bits = bits_of(term)
     sign = 1 if bits < 0 else 0
     exponent = (bits >> 52) & 0x7FF
     mantissa = bits & 0xFFFFFFFFFFFFF

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numba.core import types
@@ -74,7 +74,34 @@ def _one_of_two(name: str, is_taken: Callable[[Any, Any], Any]) -> Any:
     return operation
 
 
-# `min` and `max` of two numbers, which Numba compiles as functions of their own, again and again.
+def _converted(
+    of: Any, plain: Callable[[Any], Any], *, has_bits_of: Any = None
+) -> Callable[[Any], Any]:
+    """A number as one of the type `of`, or as that with the bits of such one."""
+    if config.DISABLE_JIT:
+        return plain
+
+    @instruction
+    def operation(typing_context: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if has_bits_of is None:
+                return context.cast(builder, args[0], signature.args[0], of)
+            number = context.cast(builder, args[0], signature.args[0], has_bits_of)
+            return builder.bitcast(number, context.get_value_type(of))
+
+        return of(value), generate
+
+    return cast("Callable[[Any], Any]", operation)
+
+
+# What follows is in Numba a function each, which is compiled again and again, for each kernel.
+whole: Callable[[Any], int] = _converted(types.int64, int)
+bits_of = _converted(
+    types.int64, lambda value: np.float64(value).view(np.int64), has_bits_of=types.float64
+)
+number_of = _converted(
+    types.float64, lambda bits: np.int64(bits).view(np.float64), has_bits_of=types.int64
+)
 smaller = _one_of_two("smaller", operator.lt)
 larger = _one_of_two("larger", operator.gt)
 

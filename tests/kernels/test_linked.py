@@ -10,6 +10,8 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import paritygate.kernels
+from paritygate.comparison.elements import ElementComparer
+from paritygate.core.policy import Tolerance
 from paritygate.kernels import linked, measures
 from paritygate.kernels.sums import CHUNKS
 from paritygate.tally.exact import ExactSum
@@ -119,3 +121,28 @@ def test_an_interrupt_while_a_linked_kernel_is_compiled_is_raised(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             add(np.full(3, 2.0**1001))  # too large for a grid: one by one, by a linked kernel
     assert add(np.full(3, 2.0**1001)) == 3 * 2.0**1001
+
+
+def test_what_a_stopped_block_counted_is_forgotten(monkeypatch):
+    ref = np.linspace(0.5, 1.5, 32768, dtype=np.float32).reshape(-1, 8)
+    judge = ElementComparer(Tolerance(1.0, 0.0), "float32", "float32", (8,), "full")
+
+    def compared(cand):
+        return judge.compare(ref, cand, np.arange(len(ref)), is_lazy=True)[0].to_json()
+
+    near, far = ref + np.float32(1e-3), ref + np.float32(0.25)
+    expected = compared(near)
+    compile_one = Dispatcher.compile
+
+    def interrupt(self, own):
+        if self.py_func.__name__ == "collect_bins":
+            raise KeyboardInterrupt
+        return compile_one(self, own)
+
+    with monkeypatch.context() as patch:
+        for cell in linked._links._cells.values():
+            patch.setattr(cell, "value", 0)
+        patch.setattr(Dispatcher, "compile", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compared(far)
+    assert compared(near) == expected

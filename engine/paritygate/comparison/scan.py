@@ -94,11 +94,15 @@ class Scan:
         apart = None
         if self._tier is not None and bits is not None:
             apart = blocks.Steps(*bits, self._floor, self._tier.ulp_at, self._tier.ulp)
-        _scan_block(
-            ref, cand,
-            blocks.Layout(work.width, self.samples, self._pieces, self._most, start),
-            work.rule, work.found, self._sums, self._failing, dirty, full, ranks, apart,
-        )  # fmt: skip
+        try:
+            _scan_block(
+                ref, cand,
+                blocks.Layout(work.width, self.samples, self._pieces, self._most, start),
+                work.rule, work.found, self._sums, self._failing, dirty, full, ranks, apart,
+            )  # fmt: skip
+        except BaseException:
+            _room.renew()  # what it holds is half done
+            raise
         return dirty
 
     def sum(self, row: int) -> ExactSum:
@@ -150,6 +154,10 @@ class _Room(threading.local):
     """This thread's arrays that kernels write over, made once."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Make them anew."""
         bins = np.empty(grids.PIECE, np.uint16)
         self._piece = [np.empty(grids.PIECE) for _ in range(5)]
         self._sums: dict[tuple[int, int], tuple[npt.NDArray[Any], ...]] = {}

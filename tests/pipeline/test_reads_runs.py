@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.packs import write_pack
 
 import paritygate
@@ -91,6 +93,41 @@ def test_what_is_found_is_what_is_found_where_all_ids_are_read(
         monkeypatch.setitem(vars(ready.prepared), "reads_runs", False)
         assert ours == told(results(ready))
         assert sum(len(one[1]) for one in ours) == len(failing)
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_nothing_that_is_counted_depends_on_how_blocks_are_read(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("runs")
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    n, width = data.draw(st.integers(1, 200)), data.draw(st.sampled_from((1, 3, 20)))
+    ref = rng.standard_normal((n, width)).astype(np.float32)
+    cand = ref + rng.normal(0, 1e-3, ref.shape).astype(np.float32)
+    for side in (ref, cand):
+        for value in data.draw(st.lists(st.sampled_from((np.nan, np.inf, -np.inf, 0.0)))):
+            side[rng.integers(n), rng.integers(width)] = value
+    for name, y in (("a", ref), ("b", cand)):
+        outputs = {"y": y, "score": np.nan_to_num(y[:, 0])}
+        rows = data.draw(st.integers(1, 90))
+        sites = {"site": [f"s{at % 3}" for at in range(n)]}
+        path = folder / f"{name}.arrow"
+        write_pack(path, range(n), outputs=outputs, slices=sites, rows_per_batch=rows)
+    plan: dict[str, Any] = {
+        "golden": "a.arrow",
+        "slices": ["site"],
+        "runners": {"a": "recorded", "b": "b.arrow"},
+        "decisions": {"d": {"output": "score", "bands": "no < 0 <= yes"}},
+        "stages": [{**STAGE, "default": {"atol": 1e-3, "rtol": 1e-4}}],
+    }
+    ready = prepare_plan(load_plan(plan, folder=folder))
+    with ready.resources:
+        assert ready.prepared.reads_runs
+        ours = told(results(ready))
+        vars(ready.prepared)["reads_runs"] = False
+        theirs = told(results(ready))
+    assert ours == theirs
 
 
 def test_no_id_is_read_of_samples_that_are_good(

@@ -14,13 +14,14 @@ LOCKED := $(VENV)/.locked
 TORCH := $(VENV)/.torch
 READY := $(VENV)/.ready
 OPENVINO := .venv-openvino/.ready
+GPU := .venv-gpu/.ready
 PEERS := .venv-bench/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torch openvino nightly lint format bench peers lock clean
+.PHONY: help demo test torch openvino gpu nightly lint format bench peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +37,10 @@ test: $(READY) ## run all tests; PYTEST_ARGS="-k bands" replaces the default "-n
 openvino: $(OPENVINO) ## make .venv-openvino, with a second provider, for the tests of placement
 
 torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
+
+gpu: $(GPU) ## kernels of the GPU, without one: compiled, and run in Numba's simulator
+	NUMBA_ENABLE_CUDASIM=1 PYTHONPATH=engine .venv-gpu/bin/python -m pytest tests/gpu/simulated
+	PYTHONPATH=engine .venv-gpu/bin/python -m pytest tests/gpu/compiled
 
 nightly: $(READY) ## fuzz the readers of packs, models and sources; what is found stays in .fuzz
 	@mkdir -p .fuzz/found .fuzz/models $(FUZZ_SOURCES:%=.fuzz/found-%)
@@ -85,6 +90,10 @@ lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer version
 	  --generate-hashes --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
 	  --quiet --output-file requirements/openvino.txt $(LOCK_ARGS)
+	$(UV) pip compile pyproject.toml requirements/gpu.in --constraint requirements/dev.txt \
+	  --generate-hashes --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  --quiet --output-file requirements/gpu.txt $(LOCK_ARGS)
 	$(UV) pip compile pyproject.toml requirements/build.in requirements/bench.in \
 	  --constraint requirements/constraints.in --constraint requirements/torch.txt \
 	  --generate-hashes --universal --python-version 3.11 \
@@ -92,7 +101,7 @@ lock: $(UV) ## renew requirements/*.txt; LOCK_ARGS=--upgrade takes newer version
 	  --quiet --output-file requirements/bench.txt $(LOCK_ARGS)
 
 clean: ## remove the environment, builds and caches; run folders stay
-	rm -rf $(VENV) .venv-openvino .venv-bench .venv-lock dist build
+	rm -rf $(VENV) .venv-openvino .venv-gpu .venv-bench .venv-lock dist build
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name .git -prune -o -type d \( -name __pycache__ -o -name .numba_cache \) -prune \
 	  -exec rm -rf {} +
@@ -124,6 +133,13 @@ $(OPENVINO): requirements/openvino.txt
 	@.venv-openvino/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --require-hashes -r requirements/openvino.txt
 	@.venv-openvino/bin/python -c 'import onnxruntime; onnxruntime.InferenceSession'
+	@touch $@
+
+$(GPU): requirements/gpu.txt
+	@echo "Making .venv-gpu from requirements/gpu.txt (once, a minute or two) ..." >&2
+	@$(PYTHON) -m venv --clear .venv-gpu
+	@.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements/gpu.txt
 	@touch $@
 
 $(PEERS): requirements/bench.txt requirements/torch.txt requirements/torch-cpu.txt pyproject.toml

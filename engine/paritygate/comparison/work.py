@@ -172,7 +172,7 @@ class Work:
             samples=samples,
             failing_samples=int(np.count_nonzero(rules)),
             empty_samples=samples if self.width == 0 else 0,
-            rule_samples=_samples_by_rule(rules),
+            rule_samples=samples_by_rule(rules),
             classes=tuple(self.found.classes.reshape(-1).tolist()),
             at_limits=self._at_limits(),
             failing_elements=len(rules) if self.width == 1 else int(detail.counts.sum()),
@@ -231,7 +231,8 @@ def _room(samples: int) -> elements.Detail:
     )
 
 
-def _samples_by_rule(rules: Bits) -> tuple[int, ...]:
+def samples_by_rule(rules: Bits) -> tuple[int, ...]:
+    """How many samples broke each of `RULES`, of the rules of each."""
     some, every = (int(of.reduce(rules)) for of in (np.bitwise_or, np.bitwise_and))
     return tuple(
         len(rules)

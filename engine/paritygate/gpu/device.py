@@ -1,0 +1,69 @@
+"""What kernels are made with: one source, for a device and for Numba's simulator of one.
+
+`rule` compiles a rule of `kernels` again, with a product that no compiler joins with a sum: NVVM
+fuses what it can, and only products of this kind stay as they are. No kernel has `fastmath`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numba.cuda
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+cuda: Any = numba.cuda  # its attributes are made at run time
+SIMULATED = bool(cuda.config.ENABLE_CUDASIM)
+THREADS = 4 if SIMULATED else 256  # a block, a power of two
+TILE = THREADS * (2 if SIMULATED else 16)  # elements that a block judges between two barriers
+
+# widen(value): a float32 as a float64. `float` keeps a float32 as it is on the device, and in the
+# simulator NumPy's float64 warns of what overflows.
+widen: Any = float if SIMULATED else np.float64
+
+
+def kernel(function: F) -> F:
+    """Compile a kernel, when it is first launched."""
+    return cast(F, cuda.jit(function))
+
+
+def device(function: F) -> F:
+    """Compile a function that kernels call."""
+    return cast(F, cuda.jit(device=True)(function))
+
+
+def _rounded_product() -> Any:
+    if SIMULATED:
+        return operator.mul
+    from numba.cuda import libdevice  # the simulator has none
+
+    return cast(Any, libdevice).dmul_rn
+
+
+# product(left, right): rounded by itself, whatever is added to it.
+product: Any = _rounded_product()
+
+
+def rule(compiled: F) -> F:
+    """A rule of `kernels` that calls no other one, for kernels here."""
+    plain: Any = getattr(compiled, "py_func", compiled)
+    own = FunctionType(plain.__code__, {**plain.__globals__, "product": product}, plain.__name__)
+    own.__module__, own.__qualname__ = plain.__module__, plain.__qualname__
+    return cast(F, own if SIMULATED else device(own))
+
+
+@device
+def bits_of(value: float) -> int:
+    """The bits of a float64."""
+    return int(np.float64(value).view(np.int64))
+
+
+@device
+def float_of(bits: int) -> float:
+    """The float64 that has these bits."""
+    value: float = widen(np.int64(bits).view(np.float64))
+    return value

@@ -1,0 +1,114 @@
+"""Every kernel of the GPU as PTX, on a machine that has none; and what it takes of a device.
+
+`python -m tests.gpu.compiled.ptx` in `.venv-gpu` writes `registers.json` anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from numba import cuda, typeof, types
+
+from paritygate.gpu import failing, scan, sums
+from paritygate.kernels.elements import Rule
+
+RECORD = Path(__file__).with_name("registers.json")
+CHIPS = {"sm_80": (8, 0), "sm_90": (9, 0)}
+DTYPES = {"float32": types.float32, "float64": types.float64}
+
+_INTS, _DOUBLES = types.int64[::1], types.float64[::1]
+_ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
+_BYTES, _NUMBERS, _INT = types.uint8[::1], types.uint32[::1], types.int64
+_RULE = typeof(Rule(1.0, 0.5, 2.0, 0, 0, 3.0, (1, 2, 4, 8, 16)))
+_BATCH = typeof(scan.Batch(1, 0, 1, 1.0, 0.5, 2.0))
+
+
+def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
+    """Each kernel, and the types of its arguments where values are of a dtype."""
+    return {
+        "scan": (
+            scan.scan,
+            lambda x: (
+                x, x, _INTS, _BATCH, _INTS, _ALL_INTS, _DOUBLES, _ALL_DOUBLES, _ALL_INTS, _BYTES,
+            ),
+        ),
+        "fold": (
+            scan.fold,
+            lambda x: (
+                x, x, _INTS, _BATCH, _ALL_DOUBLES, _ALL_INTS, _INT, _DOUBLES, _ALL_INTS,
+                _ALL_DOUBLES,
+            ),
+        ),
+        "keep_failing": (
+            failing.keep_failing,
+            lambda x: (
+                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _INTS, _BYTES, _NUMBERS, _INTS,
+                _ALL_DOUBLES,
+            ),
+        ),
+        "carry": (sums.carry, lambda x: (_ALL_INTS,)),
+    }  # fmt: skip
+
+
+def ptx_of(function: Any, arguments: tuple[Any, ...], chip: str) -> str:
+    """The PTX of a kernel; the functions that it calls ask for the device, which is made up."""
+    plain = getattr(function, "py_func", function)
+    device = SimpleNamespace(compute_capability=CHIPS[chip])
+    with mock.patch("numba.cuda.dispatcher.get_current_device", return_value=device):
+        text, _ = cuda.compile_ptx(plain, types.void(*arguments), cc=CHIPS[chip])
+    return str(text)
+
+
+def taken_by(ptx: str, chip: str, folder: Path) -> dict[str, int]:
+    """Registers a thread, bytes that are spilled and bytes of shared memory, as ptxas says."""
+    source = folder / "kernel.ptx"
+    source.write_text(ptx)
+    command = [str(ptxas()), f"-arch={chip}", "-v", "-o", str(folder / "kernel.cubin"), str(source)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    registers, shared = (
+        re.search(r"Used (\d+) registers", said),
+        re.search(r"(\d+) bytes smem", said),
+    )
+    assert found is not None, said
+    assert registers is not None, said
+    return {
+        "registers": int(registers[1]),
+        "spilled": int(found[1]) + int(found[2]),
+        "shared": int(shared[1]) if shared else 0,
+    }
+
+
+def ptxas() -> Path:
+    """The assembler of the distribution `nvidia-cuda-nvcc` in this environment."""
+    import nvidia
+
+    return next(
+        path for folder in nvidia.__path__ for path in sorted(Path(folder).glob("*/bin/ptxas"))
+    )
+
+
+def main() -> None:
+    import tempfile
+
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (function, arguments) in kernels().items():
+            for dtype, kind in DTYPES.items():
+                for chip in CHIPS:
+                    ptx = ptx_of(function, arguments(kind[::1]), chip)
+                    found[f"{name} {dtype} {chip}"] = taken_by(ptx, chip, Path(folder))
+    RECORD.write_text(json.dumps(found, indent=2) + "\n")
+    sys.stdout.write(RECORD.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -52,9 +52,11 @@ class Places:
         place = _address(values) - _address(whole) - (start - first) * row_bytes
         if place < 0 or place + (end - first) * row_bytes > len(whole):
             return
-        if column not in self._places:
-            self._places[column] = np.full(len(self._file_of), _UNKNOWN, np.int64)
-        self._places[column][number] = place
+        known = self._places.get(column)
+        if known is None:
+            known = np.full(len(self._file_of), _UNKNOWN, np.int64)
+            known = self._places.setdefault(column, known)
+        known[number] = place
 
     def read(
         self, column: str, spec: ColumnSpec, start: int, stop: int, room: Room | None

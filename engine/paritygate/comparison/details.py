@@ -97,7 +97,7 @@ class SampleDetail:
 
     def failing_of(self, row: int) -> int:
         """Failing elements of one sample."""
-        at = int(np.searchsorted(self.rows, row))
+        at = int(self.rows.searchsorted(row))
         return int(self.counts[at]) if at < len(self.rows) and self.rows[at] == row else 0
 
     def looked_at(self, worst: Worst) -> None:

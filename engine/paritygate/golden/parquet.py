@@ -13,16 +13,18 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from paritygate.core.digest import watch
 from paritygate.core.errors import GoldenError
 from paritygate.golden.bounds import check_unpacked
 from paritygate.golden.scratch import Scratch
 from paritygate.golden.source import cannot_open, fields_of, no_rows, reading
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
 _FOOTER = 12
@@ -62,6 +64,8 @@ class ParquetSource:
         Raises:
             GoldenError: `golden.unreadable`.
         """
+        import pyarrow.parquet as pq  # takes longer than to open a pack of another format
+
         self.path = path
         try:
             file = pa.OSFile(str(path), "rb")

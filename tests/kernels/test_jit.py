@@ -1,6 +1,8 @@
 """What every kernel may rely on, and may not do."""
 
 import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from numba.core import event
 from numba.core.errors import TypingError
 
 from paritygate.kernels import decisions, elements, sums
-from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels._jit import Inner, jit, scalar
 
 
 @jit
@@ -113,3 +115,14 @@ def test_garbage_is_looked_for_again_once_a_kernel_cannot_be_compiled():
     with pytest.raises(TypingError):
         jit(fails)(np.ones(1))
     assert gc.isenabled()
+
+
+def test_threads_that_ask_at_once_get_one_dispatcher():
+    def make():
+        time.sleep(0.01)
+        return object()
+
+    inner = Inner(make)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: inner.dispatcher, range(4)))
+    assert len(set(map(id, found))) == 1

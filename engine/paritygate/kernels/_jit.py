@@ -11,8 +11,9 @@ when it is first called. Without it a call from Python would end the process.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numba
@@ -55,11 +56,16 @@ class Inner:
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
+        self._made: Any = None
+        self._making = threading.Lock()
 
-    @cached_property
+    @property
     def dispatcher(self) -> Any:
-        """Numba's object, which nothing may call."""
-        return self._make()
+        """Numba's object, which nothing may call; threads get the same one."""
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """How it is called with arguments of these types; it is compiled for them."""

@@ -461,6 +461,17 @@ def test_worst_samples_by_sqnr_and_cosine(seed, noise, width):
     assert angles[worst["ordinal"]] == pytest.approx(max(angles.values()), rel=1e-6)
 
 
+def test_a_cosine_of_denormal_sums_does_not_depend_on_the_samples_before():
+    ref = np.ones((2, 16))
+    ref[1] = 1.6e-162  # its square is a denormal
+    cand = ref * np.array([[1.0], [0.03]])
+    cand[0, 0] = 1.2
+    whole, _ = compare(ref, cand, Tolerance(1.0), ordinals=[0, 1])
+    parts = [compare(ref[i:][:1], cand[i:][:1], Tolerance(1.0), ordinals=[i])[0] for i in range(2)]
+    assert whole == parts[0].merge(parts[1])
+    assert whole.cosine_undefined == 1
+
+
 @pytest.mark.parametrize(
     ("factor", "expected"), [(-1.0, 2.0), (-0.5, 2.0), (2.0, 0.0), (1.0, 0.0), (0.0, None)]
 )

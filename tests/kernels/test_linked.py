@@ -146,3 +146,11 @@ def test_what_a_stopped_block_counted_is_forgotten(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             compared(near)
     assert compared(near) == expected
+
+
+def test_a_signal_of_which_nothing_could_be_noted_stops_the_call():
+    def kernel():
+        raise linked.LinkError
+
+    with pytest.raises(KeyboardInterrupt, match="signal"):
+        linked.call(kernel)()

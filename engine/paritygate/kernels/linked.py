@@ -155,14 +155,16 @@ def call(kernel: F) -> F:
 
     Raises:
         LinkError: a kernel that it calls could not be compiled.
+        KeyboardInterrupt: a signal came just before one was.
     """
 
     def called(*arguments: Any) -> Any:
         try:
             return kernel(*arguments)
         except LinkError as error:
-            cause = _links.failure()
-            if cause is not None and not isinstance(cause, Exception):
+            # What a signal's handler raises before anything can be noted is lost on the way.
+            cause = _links.failure() or KeyboardInterrupt("a signal came while kernels ran")
+            if not isinstance(cause, Exception):
                 raise cause from None
             raise error from cause
 

@@ -105,8 +105,10 @@ def rank_samples(
             continue
         noise = ee / rr
         _keep(0, noise, start + i, rr, ee, ordinals, undefined, best_at, best)
-        # The sine of the angle is at most the root of the noise, so that 1 - cos <= x/(2 - x).
-        if noise < _SMALL and _ABOVE * noise / (2.0 - noise) < best[1, 0] and best[1, 0] > _NORMAL:
+        # The sine of the angle is at most the root of the noise, so that 1 - cos <= x/(2 - x); not
+        # so where sums are denormal.
+        is_small = noise < _SMALL and _ABOVE * noise / (2.0 - noise) < best[1, 0]
+        if is_small and best[1, 0] > _NORMAL and rr > _NORMAL:
             continue
         figure = one_minus_cosine(rr, ee, re)
         _keep(1, figure, start + i, rr, ee, ordinals, undefined, best_at, best)

@@ -11,6 +11,7 @@ from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.looks import worst_floats
 from paritygate.comparison.work import samples_by_rule
+from paritygate.core.dtypes import float_format
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.device import cuda
 from paritygate.gpu.tally import MOST, Counted, DeviceTally
@@ -58,7 +59,8 @@ class DeviceComparer(ElementComparer):
 
     def begin(self) -> Comparison:
         """A comparison of batches, whose tally stays on the device until it is asked for."""
-        return Comparison(self, DeviceTally(self.width, self._rule))
+        largest = float_format(self.dtypes[0].name).largest
+        return Comparison(self, DeviceTally(self.width, self._rule, largest))
 
     def compare(
         self,

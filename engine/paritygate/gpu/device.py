@@ -25,6 +25,10 @@ TILE = THREADS * (2 if SIMULATED else 16)  # elements that a block judges betwee
 # simulator NumPy's float64 warns of what overflows.
 widen: Any = float if SIMULATED else np.float64
 
+# unsigned(k): a number that isn't negative as one that can't be: no kernel asks whether it counts
+# from the end of an array.
+unsigned: Any = int if SIMULATED else np.uint64
+
 
 def kernel(function: F) -> F:
     """Compile a kernel, when it is first launched."""

@@ -52,6 +52,7 @@ def keep_failing(
     thread = cuda.threadIdx.x
     found = cuda.shared.array((_FOUND, THREADS), np.int64)
     ranked = cuda.shared.array((_RANKED, THREADS), np.float64)
+    slots = cuda.shared.array(2, np.int64)  # samples of a group that are kept, place of the first
     lane, teams = thread % team, THREADS // team
     for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
         if dirty[tile] == 0:
@@ -63,6 +64,8 @@ def keep_failing(
                 low = start // width + 1
         for group in range(low, last + 1, teams):
             sample = group + thread // team
+            if thread == 0:
+                slots[0] = 0
             if sample <= last:
                 judge(ref, cand, sample * width, width, rule, lane, team, found, ranked, thread)
             cuda.syncthreads()
@@ -72,20 +75,27 @@ def keep_failing(
                     join(found, ranked, thread, thread + span)
                 cuda.syncthreads()
                 span //= 2
+            own = -1
             if lane == 0 and sample <= last and found[_FAILING, thread] > 0:
-                slot = cuda.atomic.add(counts, FAILING, 1)
-                bits = found[_BITS, thread]
-                if found[_OUTLYING, thread] > rule.outliers:
-                    bits |= rule.bits[0]
-                rows[slot], rules[slot] = before + sample, bits
-                elements[slot] = found[_FAILING, thread]
-                if found[_BROKEN, thread] < width:
-                    worst_at[slot] = found[_BROKEN, thread]
-                    worst[0, slot] = worst[1, slot] = math.inf
-                else:
-                    worst_at[slot] = found[_AT, thread]
-                    worst[0, slot], worst[1, slot] = ranked[_EXCESS, thread], ranked[_ERROR, thread]
+                own = cuda.atomic.add(slots, 0, 1)
             cuda.syncthreads()
+            if thread == 0 and slots[0] > 0:
+                slots[1] = cuda.atomic.add(counts, FAILING, slots[0])
+            cuda.syncthreads()
+            if own < 0:
+                continue
+            slot = slots[1] + own
+            bits = found[_BITS, thread]
+            if found[_OUTLYING, thread] > rule.outliers:
+                bits |= rule.bits[0]
+            rows[slot], rules[slot] = before + sample, bits
+            elements[slot] = found[_FAILING, thread]
+            if found[_BROKEN, thread] < width:
+                worst_at[slot] = found[_BROKEN, thread]
+                worst[0, slot] = worst[1, slot] = math.inf
+            else:
+                worst_at[slot] = found[_AT, thread]
+                worst[0, slot], worst[1, slot] = ranked[_EXCESS, thread], ranked[_ERROR, thread]
 
 
 @device

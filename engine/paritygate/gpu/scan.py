@@ -11,8 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paritygate.gpu.device import THREADS, TILE, bits_of, cuda, float_of, kernel, product, widen
-from paritygate.gpu.extremes import keep_worse, ordinal_of, precedes
+from paritygate.gpu.device import (
+    THREADS,
+    TILE,
+    bits_of,
+    cuda,
+    device,
+    float_of,
+    kernel,
+    product,
+    unsigned,
+    widen,
+)
+from paritygate.gpu.extremes import keep_worse, precedes
 from paritygate.gpu.rules import (
     FINITE,
     allowed,
@@ -40,6 +51,7 @@ _LARGEST = 1.7976931348623157e308
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
 _SHRUNK = 1.0 - 2.0**-50
+_MAGNITUDE = 0x7FFFFFFFFFFFFFFF  # all bits of a float64 but the sign
 
 
 class Batch(NamedTuple):
@@ -49,6 +61,7 @@ class Batch(NamedTuple):
         width: elements a sample.
         first: ordinal of the first sample, if they follow each other; else -1.
         in_order: 1 if ordinals ascend, else 0.
+        is_bounded: 1 if no bound of a finite value is infinite, else 0.
         atol: absolute tolerance.
         rtol: tolerance relative to |ref|.
         cap: largest error of any element.
@@ -57,9 +70,146 @@ class Batch(NamedTuple):
     width: int
     first: int
     in_order: int
+    is_bounded: int
     atol: float
     rtol: float
     cap: float
+
+
+@device
+def largest_of(ref: Any, cand: Any, start: int, stop: int) -> float:
+    """Largest finite error of a thread's elements, 0 if there is none."""
+    large = 0.0
+    for k in range(start, stop, THREADS):
+        error = abs(widen(cand[k]) - widen(ref[k]))
+        if large < error < math.inf:
+            large = error
+    return large
+
+
+@device
+def measure(
+    ref: Any,
+    cand: Any,
+    start: int,
+    stop: int,
+    batch: Any,
+    near: float,
+    anchor: float,
+    deep: float,
+) -> tuple[int, int, int, int, int, int, int]:
+    """Measure a thread's elements of a tile without a branch, so that many are read at once.
+
+    Args:
+        ref: as of `scan`.
+        cand: the same.
+        start: the first one.
+        stop: end of the tile.
+        batch: as of `scan`.
+        near: share of the bound, at most 1, below which no error is the worst.
+        anchor: of the grid.
+        deep: of the finer one.
+
+    Returns:
+        Whether one may not be good or may have the worst excess; bits of the largest |e|, those of
+        a NaN being larger than all others; the bits that are set in what is left of the grids;
+        then units of e on both grids, and of |e|, which mean something where the largest |e| fits.
+    """
+    is_near, top, left_bits, minus = 0, 0, 0, 0
+    size, deep_size, below, deep_below = 0, 0, 0, 0
+    for k in range(start, stop, THREADS):
+        r = widen(ref[unsigned(k)])
+        difference = widen(cand[unsigned(k)]) - r
+        error = abs(difference)
+        bits = bits_of(difference)
+        share = product(near, allowed(r, batch.atol, batch.rtol))
+        is_near |= int(not ((error < share) | (error == 0.0)))
+        top = max(top, bits & _MAGNITUDE)
+        sign = bits >> 63
+        close = error + anchor
+        left = error - (close - anchor)
+        units = bits_of(close)
+        close = left + deep
+        deep_units = bits_of(close)
+        left_bits |= bits_of(left - (close - deep))
+        size += units
+        below += units & sign
+        deep_size += deep_units
+        deep_below += deep_units & sign
+        minus -= sign
+    # Each sum has the bits of the anchor in it once for each term. Integers wrap around.
+    count = max(stop - start + THREADS - 1, 0) // THREADS
+    base, deep_base = bits_of(anchor), bits_of(deep)
+    size, below = size - count * base, below - minus * base
+    deep_size, deep_below = deep_size - count * deep_base, deep_below - minus * deep_base
+    left_bits &= _MAGNITUDE
+    return is_near, top, left_bits, size - 2 * below, deep_size - 2 * deep_below, size, deep_size
+
+
+@device
+def add_each(
+    ref: Any, cand: Any, start: int, stop: int, table: Any, counts: Any, chunks: Any
+) -> int:
+    """Classify and sum a thread's elements of a tile one by one; how many pairs are finite."""
+    finite = 0
+    for k in range(start, stop, THREADS):
+        r, c = widen(ref[k]), widen(cand[k])
+        if not (abs(r) < math.inf and abs(c) < math.inf):
+            cuda.atomic.add(table, 4 * class_of(r) + class_of(c), 1)
+            continue
+        finite += 1
+        if add_term(chunks, abs(c - r), c < r) != 0:
+            cuda.atomic.add(counts, LOST, 1)
+    return finite
+
+
+@device
+def look(
+    ref: Any,
+    cand: Any,
+    start: int,
+    stop: int,
+    batch: Any,
+    ordinals: Any,
+    own: Any,
+    own_at: Any,
+    thread: int,
+) -> int:
+    """Keep the largest error and the worst excess of a thread's elements of a tile.
+
+    Returns:
+        Whether one isn't good.
+    """
+    bad = 0
+    for k in range(start, stop, THREADS):
+        r, c = widen(ref[k]), widen(cand[k])
+        if not (abs(r) < math.inf and abs(c) < math.inf):
+            bad = 1
+            continue
+        error = abs(c - r)
+        bound = allowed(r, batch.atol, batch.rtol)
+        if not (is_within(error, bound) and error <= batch.cap):
+            bad = 1
+        if error > own[0, thread] or (
+            error == own[0, thread]
+            and batch.in_order == 0
+            and precedes(k, own_at[0, thread], batch.width, batch.first, ordinals)
+        ):
+            own[0, thread], own_at[0, thread] = error, k
+        ratio = excess(error, bound)
+        is_tie = ratio == own[1, thread]
+        if (
+            ratio > own[1, thread]
+            or (is_tie and error > own[2, thread])
+            or (
+                is_tie
+                and error == own[2, thread]
+                and batch.in_order == 0
+                and precedes(k, own_at[1, thread], batch.width, batch.first, ordinals)
+            )
+        ):
+            own[1, thread], own[2, thread], own_at[1, thread] = ratio, error, k
+    return bad
 
 
 @kernel
@@ -100,78 +250,49 @@ def scan(
     if thread == 0:
         shared[0], shared[1] = bits_of(best[1]), 0
     cuda.syncthreads()
-    large = 0.0
-    start = cuda.blockIdx.x * TILE
-    for k in range(start + thread, min(start + TILE, ref.size), THREADS):
-        error = abs(widen(cand[k]) - widen(ref[k]))
-        if large < error < math.inf:
-            large = error
-    cuda.atomic.max(shared, 1, bits_of(large))
+    start = cuda.blockIdx.x * TILE + thread
+    guess = largest_of(ref, cand, start, min(start - thread + TILE, ref.size))
+    cuda.atomic.max(shared, 1, bits_of(guess))
+    own[0, thread], own[1, thread], own[2, thread] = -1.0, -1.0, -1.0
+    own_at[0, thread], own_at[1, thread] = -1, -1
     cuda.syncthreads()
     exponent = exponent_below(shared[1])
-    reach = power_of(exponent)
     grid, finer = grid_of(exponent, COARSE), grid_of(exponent, DEEP)
+    reach = bits_of(power_of(exponent))
     anchor, deep = anchor_of(grid), anchor_of(finer)
-    base, deep_base = bits_of(anchor), bits_of(deep)
 
-    finite, lost, total, deep_total, magnitude, deep_magnitude = 0, 0, 0, 0, 0, 0
-    top_error, top_excess, top_excess_error = -1.0, -1.0, -1.0
-    error_at, excess_at = -1, -1
+    finite, total, deep_total, magnitude, deep_magnitude = 0, 0, 0, 0, 0
     for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
-        near = share_below(min(float_of(shared[0]), _LARGEST), _SHRUNK)
-        bad = 0
-        for k in range(tile * TILE + thread, min(tile * TILE + TILE, ref.size), THREADS):
-            r, c = widen(ref[k]), widen(cand[k])
-            if not (abs(r) < math.inf and abs(c) < math.inf):
-                cuda.atomic.add(table, 4 * class_of(r) + class_of(c), 1)
-                bad = 1
-                continue
-            finite += 1
-            signed = c - r
-            error = abs(signed)
-            bound = allowed(r, batch.atol, batch.rtol)
-            if not (is_within(error, bound) and error <= batch.cap):
-                bad = 1
-            if error > top_error:
-                top_error, error_at = error, k
-            elif error == top_error and batch.in_order == 0:
-                if precedes(k, error_at, batch.width, batch.first, ordinals):
-                    error_at = k
-            if not (error < product(near, bound) and bound < math.inf):
-                ratio = excess(error, bound)
-                if ratio > top_excess or (ratio == top_excess and error > top_excess_error):
-                    top_excess, top_excess_error, excess_at = ratio, error, k
-                elif ratio == top_excess and error == top_excess_error and batch.in_order == 0:
-                    if precedes(k, excess_at, batch.width, batch.first, ordinals):
-                        excess_at = k
-            if not error < reach:
-                lost += add_term(chunks, error, signed < 0.0)
-                continue
-            close = error + anchor
-            part = bits_of(close) - base
-            left = error - (close - anchor)
-            close = left + deep
-            deep_part = bits_of(close) - deep_base
-            left = left - (close - deep)
-            magnitude += part
-            deep_magnitude += deep_part
-            total += part if signed >= 0.0 else -part
-            deep_total += deep_part if signed >= 0.0 else -deep_part
-            if left != 0.0:
-                add_term(chunks, left, signed < 0.0)
-        if top_excess > float_of(shared[0]):
-            cuda.atomic.max(shared, 0, bits_of(top_excess))
+        near = 0.0  # where a bound may be infinite, every error is looked at
+        if batch.is_bounded != 0:
+            near = min(share_below(min(float_of(shared[0]), _LARGEST), _SHRUNK), 1.0)
+        start, stop = tile * TILE + thread, min(tile * TILE + TILE, ref.size)
+        is_near, top, left, signed, deep_signed, size, deep_size = measure(
+            ref, cand, start, stop, batch, near, anchor, deep
+        )
+        fits = top < reach and left == 0
+        if fits:
+            finite += max(stop - start + THREADS - 1, 0) // THREADS
+            total += signed
+            deep_total += deep_signed
+            magnitude += size
+            deep_magnitude += deep_size
+        else:
+            finite += add_each(ref, cand, start, stop, table, counts, chunks)
+        bad, known = 0, own[0, thread]
+        largest = float_of(top)
+        is_new = largest > known or (batch.in_order == 0 and largest == known)
+        if is_near != 0 or is_new or not fits or not largest <= batch.cap:
+            bad = look(ref, cand, start, stop, batch, ordinals, own, own_at, thread)
+            if own[1, thread] > float_of(shared[0]):
+                cuda.atomic.max(shared, 0, bits_of(own[1, thread]))
         is_dirty = cuda.syncthreads_or(np.int32(bad))
         if thread == 0:
             dirty[tile] = 1 if is_dirty else 0
 
     cuda.atomic.add(table, FINITE, finite)
-    if lost > 0:
-        cuda.atomic.add(counts, LOST, lost)
     units[0, thread], units[1, thread] = total, deep_total
     units[2, thread], units[3, thread] = magnitude, deep_magnitude
-    own[0, thread], own[1, thread], own[2, thread] = top_error, top_excess, top_excess_error
-    own_at[0, thread], own_at[1, thread] = error_at, excess_at
     cuda.syncthreads()
     span = THREADS // 2
     while span > 0:
@@ -194,57 +315,3 @@ def scan(
             tops[row, block] = own[row, 0]
         for row in range(2):
             at[row, block] = own_at[row, 0]
-
-
-@kernel
-def fold(
-    ref: Any,
-    cand: Any,
-    ordinals: Any,
-    batch: Any,
-    tops: Any,
-    at: Any,
-    blocks: int,
-    best: Any,
-    places: Any,
-    values: Any,
-) -> None:
-    """Keep the worst of all blocks of a batch, and of all batches: one block of `THREADS` threads.
-
-    Args:
-        ref: as of `scan`.
-        cand: the same.
-        ordinals: the same.
-        batch: the same.
-        tops: as `scan` set them.
-        at: the same.
-        blocks: how many there were.
-        best: `(3,)` largest error, worst excess and the error there, so far.
-        places: `(2, 2)` ordinal and index of both, -1 before there is one.
-        values: `(2, 2)` float64 of the reference and the candidate there.
-    """
-    thread = cuda.threadIdx.x
-    width, first = batch.width, batch.first
-    for block in range(thread + THREADS, blocks, THREADS):
-        keep_worse(tops, at, thread, block, width, first, ordinals)
-    cuda.syncthreads()
-    span = THREADS // 2
-    while span > 0:
-        if thread < span and thread + span < blocks:
-            keep_worse(tops, at, thread, thread + span, width, first, ordinals)
-        cuda.syncthreads()
-        span //= 2
-    if thread < 2 and at[thread, 0] >= 0:
-        place = at[thread, 0]
-        ordinal, index = ordinal_of(place // width, first, ordinals), place % width
-        value, tie = tops[thread, 0], tops[2, 0] if thread == 1 else 0.0
-        old_tie = best[2] if thread == 1 else 0.0
-        is_before = ordinal < places[thread, 0]
-        is_same = value == best[thread] and tie == old_tie
-        is_larger = value > best[thread] or (value == best[thread] and tie > old_tie)
-        if places[thread, 0] < 0 or is_larger or (is_same and is_before):
-            best[thread] = value
-            if thread == 1:
-                best[2] = tie
-            places[thread, 0], places[thread, 1] = ordinal, index
-            values[thread, 0], values[thread, 1] = widen(ref[place]), widen(cand[place])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.gpu import failing, scan, sums
+from paritygate.gpu import failing, fold, scan, sums
 from paritygate.gpu.device import SIMULATED, THREADS, TILE, cuda
 from paritygate.kernels.elements import Rule
 
@@ -16,7 +17,7 @@ Doubles = npt.NDArray[np.float64]
 
 MOST = 1 << 29  # elements of a batch, for which no chunk of a sum overflows
 _ROOM = 1 << 20  # failing samples that are kept on the device before they are read
-_BLOCKS_EACH = 8  # blocks a multiprocessor
+_BLOCKS_EACH = 4  # blocks a multiprocessor
 _SIMULATED_BLOCKS = 2
 
 
@@ -62,10 +63,12 @@ class DeviceTally:
     Args:
         width: elements a sample, at least 1.
         rule: what is tolerated; both sides are of one float dtype.
+        largest: the largest number of that dtype.
     """
 
-    def __init__(self, width: int, rule: Rule) -> None:
+    def __init__(self, width: int, rule: Rule, largest: float) -> None:
         self._width, self._rule = width, rule._replace(match=cast(Any, int(rule.match)))
+        self._is_bounded = int(rule.atol + rule.rtol * largest < math.inf)
         self._team = 1
         while self._team < min(THREADS, width):
             self._team *= 2
@@ -102,7 +105,7 @@ class DeviceTally:
             ref, cand, numbers, batch, self._counts, self._chunks, self._best,
             self._tops, self._at, dirty,
         )  # fmt: skip
-        cast(Any, scan.fold)[1, THREADS](
+        cast(Any, fold.fold)[1, THREADS](
             ref, cand, numbers, batch, self._tops, self._at, blocks,
             self._best, self._places, self._values,
         )  # fmt: skip
@@ -134,7 +137,7 @@ class DeviceTally:
     def _numbers(self, ordinals: Ints | range) -> tuple[scan.Batch, Any]:
         """What kernels are told of a batch, and its ordinals where they are read."""
         rule = self._rule
-        own = (rule.atol, rule.rtol, rule.cap)
+        own = (self._is_bounded, rule.atol, rule.rtol, rule.cap)
         if isinstance(ordinals, range):
             return scan.Batch(self._width, ordinals.start, 1, *own), self._in_order
         steps = np.diff(ordinals)

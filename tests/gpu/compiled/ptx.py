@@ -17,7 +17,7 @@ from unittest import mock
 
 from numba import cuda, typeof, types
 
-from paritygate.gpu import failing, scan, sums
+from paritygate.gpu import failing, fold, scan, sums
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
@@ -28,7 +28,7 @@ _INTS, _DOUBLES = types.int64[::1], types.float64[::1]
 _ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
 _BYTES, _NUMBERS, _INT = types.uint8[::1], types.uint32[::1], types.int64
 _RULE = typeof(Rule(1.0, 0.5, 2.0, 0, 0, 3.0, (1, 2, 4, 8, 16)))
-_BATCH = typeof(scan.Batch(1, 0, 1, 1.0, 0.5, 2.0))
+_BATCH = typeof(scan.Batch(1, 0, 1, 1, 1.0, 0.5, 2.0))
 
 
 def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
@@ -41,7 +41,7 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
             ),
         ),
         "fold": (
-            scan.fold,
+            fold.fold,
             lambda x: (
                 x, x, _INTS, _BATCH, _ALL_DOUBLES, _ALL_INTS, _INT, _DOUBLES, _ALL_INTS,
                 _ALL_DOUBLES,

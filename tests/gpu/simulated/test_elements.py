@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench import gpu as benchmark
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
@@ -91,6 +92,14 @@ def test_of_equal_extremes_the_lowest_ordinal_is_kept_over_blocks_and_batches() 
     found, _ = comparers(ref, TOLERANCE)[0].compare(ref, cand, ordinals)
     assert found.max_abs_error is not None
     assert (found.max_abs_error.ordinal, found.max_abs_error.index) == (0, 0)
+
+
+def test_an_error_under_an_infinite_bound_is_the_worst() -> None:
+    n = 6 * device.TILE
+    ref = np.ones((n, 1))
+    cand = ref + 1e307
+    ref[n - 3], cand[n - 3] = 1.7e308, 1.6e308
+    check(ref, cand, Tolerance(1e308, 0.999), range(n), [])
 
 
 def test_nothing_is_read_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,3 +194,10 @@ def test_a_batch_too_large_for_a_sum_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(on_device, "MOST", 11)
     with pytest.raises(ValueError, match="^reference: found a batch of 12 elements, at most 11"):
         comparer().compare(ONES, ONES, range(4))
+
+
+def test_the_benchmark_gives_a_row_for_each_case(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["--quick", "--elements", "6"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == "device: simulated"
+    assert sum(row.startswith("| on a device, float") for row in rows) == 18

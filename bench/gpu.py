@@ -1,0 +1,121 @@
+"""Elements compared on a GPU, against a device-to-device copy that moves as many bytes.
+
+    python -m bench.gpu [--quick] [--elements N]
+
+It stands beside `bench/run.py`, in an environment with numba-cuda (`make gpu` makes one) on a
+machine with a CUDA device; elsewhere it says that there is none and measures nothing. No figure of
+it has been recorded so far. Sides lie on the device, 1 GiB each, in batches of 64 MiB whose tallies
+stay there. Each comparison is checked against the CPU's on its first samples before it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench.make import close_to, random_values
+from bench.measure import Row, Scale, in_turn, seconds
+from bench.run import HEAD, cells, line, rule
+
+from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.on_device import DeviceComparer
+from paritygate.core.policy import Tolerance
+from paritygate.gpu.device import SIMULATED, cuda
+
+SIDE_BYTES, BATCH_BYTES = 1 << 30, 64 << 20
+ALLOWED = 1.25  # times a copy, on chips with half-rate FP64
+CHECKED = 1000  # samples
+TOLERANCE = Tolerance(atol=1e-6, rtol=1e-6)
+FAILING = {"clean": 0.0, "1 % failing": 0.01, "all failing": 1.0}
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """One output of one dtype and width, of which a share of samples fails by one element."""
+
+    dtype: str
+    width: int
+    failing: str
+    elements: int
+
+    @property
+    def name(self) -> str:
+        return f"on a device, {self.dtype} x {self.width}, {self.failing}"
+
+    def measure(self, scale: Scale) -> list[Row]:
+        samples = max(1, self.elements // self.width)
+        ref = random_values(samples, (self.width,), self.dtype)
+        cand = close_to(ref)
+        share = FAILING[self.failing]
+        bad = np.random.default_rng(1).random(samples) < share
+        cand[bad, 0] += 1
+        judges = (
+            kind(TOLERANCE, self.dtype, self.dtype, (self.width,), "gate")
+            for kind in (DeviceComparer, ElementComparer)
+        )
+        device, host = judges
+        assert isinstance(device, DeviceComparer)
+        few, ordinals = slice(0, CHECKED), np.arange(min(CHECKED, samples))
+        found, _ = device.compare(ref[few], cand[few], ordinals)
+        assert found == host.compare(ref[few], cand[few], ordinals)[0]
+
+        left, right = cuda.to_device(ref), cuda.to_device(cand)
+        room = cuda.device_array_like(left)
+        rows = max(1, BATCH_BYTES // (ref.itemsize * self.width))
+        cuts = [(at, min(at + rows, samples)) for at in range(0, samples, rows)]
+
+        def ours() -> None:
+            comparison = device.begin()
+            for start, stop in cuts:
+                comparison.add(left[start:stop], right[start:stop], range(start, stop))
+            comparison.finish()
+
+        def copy() -> None:
+            room.copy_to_device(left)
+            cuda.synchronize()
+
+        works = {"ours": lambda: seconds(ours), "copy": lambda: seconds(copy)}
+        times = {
+            name: [1e9 * s / ref.size for s in of] for name, of in in_turn(scale, works).items()
+        }
+        limit = ALLOWED if share == 0 else None
+        return [
+            Row.against(
+                self.name, times["ours"], "ns/element", times["copy"],
+                "copying one side on the device", limit=limit,
+            )
+        ]  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; 2 where there is no device, 1 if more than allowed was taken."""
+    parser = argparse.ArgumentParser(description="Measure comparisons on a GPU.")
+    parser.add_argument("--quick", action="store_true", help="once; judges nothing")
+    parser.add_argument("--elements", type=int, metavar="N", help="of a side, instead of 1 GiB")
+    args = parser.parse_args(argv)
+    if not cuda.is_available():
+        print("there is no CUDA device here: nothing was measured", file=sys.stderr)
+        return 2
+    chip = "simulated" if SIMULATED else cuda.get_current_device().name
+    print(f"device: {chip}\n\n{line(HEAD)}\n{rule()}", flush=True)
+    missed: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for dtype in ("float32", "float64"):
+            elements = args.elements or SIDE_BYTES // np.dtype(dtype).itemsize
+            for width in (1, 10, 1000):
+                for failing in FAILING:
+                    case = OnDevice(dtype, width, failing, elements)
+                    for row in case.measure(Scale(Path(folder), args.quick)):
+                        print(line(cells(row)), flush=True)
+                        missed += [] if row.is_met or args.quick else [row]
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -103,9 +103,10 @@ def test_a_linked_kernel_is_compiled_when_it_is_called_and_errors_are_raised(tmp
     assert use() == again
 
 
-def test_an_interrupt_while_a_linked_kernel_is_compiled_is_raised(monkeypatch):
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_what_stops_a_linked_kernel_from_being_compiled_is_raised(monkeypatch, stop):
     def interrupt(self, own):
-        raise KeyboardInterrupt
+        raise stop
 
     def add(terms):
         chunks = np.zeros(CHUNKS, np.int64)
@@ -118,7 +119,7 @@ def test_an_interrupt_while_a_linked_kernel_is_compiled_is_raised(monkeypatch):
             patch.setattr(cell, "value", 0)
         patch.setattr(Dispatcher, "compile", interrupt)
         assert add(np.ones(3)) == 3.0
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(stop):
             add(np.full(3, 2.0**1001))  # too large for a grid: one by one, by a linked kernel
     assert add(np.full(3, 2.0**1001)) == 3 * 2.0**1001
 

@@ -156,17 +156,18 @@ def call(kernel: F) -> F:
     Raises:
         LinkError: a kernel that it calls could not be compiled.
         KeyboardInterrupt: a signal came just before one was.
+        MemoryError: there is too little for that.
     """
 
     def called(*arguments: Any) -> Any:
         try:
             return kernel(*arguments)
-        except LinkError as error:
+        except LinkError:
             # What a signal's handler raises before anything can be noted is lost on the way.
             cause = _links.failure() or KeyboardInterrupt("a signal came while kernels ran")
-            if not isinstance(cause, Exception):
+            if isinstance(cause, MemoryError) or not isinstance(cause, Exception):
                 raise cause from None
-            raise error from cause
+            raise LinkError(f"a kernel could not be compiled: {cause}") from cause
 
     return cast(F, called)
 

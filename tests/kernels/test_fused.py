@@ -67,6 +67,9 @@ for dtype in ("float32", "float64"):
                 z = y + y.dtype.type(error)
                 _, detail = judge.compare(y, z, np.arange(len(y)), is_lazy=is_lazy)
                 judge.look_at(detail, np.arange(len(y)), y, z)
+x = np.array([1.0, 1e-30] * 32, np.float32).reshape(16, 4)  # products far apart
+judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (4,), "full")
+judge.compare(x, x * np.float32(1.0001), np.arange(len(x)), is_lazy=True)
 x = np.ones((16384, 1), np.float32)
 judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (1,), "gate")
 judge.compare(x, x + np.float32(1), np.arange(len(x)), is_lazy=True)

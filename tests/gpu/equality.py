@@ -15,6 +15,7 @@ from paritygate.gpu.device import TILE
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e-40, -3e-45, 5e-324, 3.4e38, -1.7e308, 1e-300, 2.0**-50)
 BROKEN = (float("nan"), float("inf"), float("-inf"))
+TOLERANCE = Tolerance(2.0**-10, 0.0)  # of `planted`
 WORST = ("index", "excess", "error")
 
 
@@ -53,6 +54,24 @@ def pairs(draw: st.DrawFn) -> tuple[Any, Any]:
             ref[at] = draw(st.sampled_from(pool))
             cand[at] = ref[at] if draw(st.booleans()) else draw(st.sampled_from(pool))
     return ref.reshape(count, width), cand.reshape(count, width)
+
+
+@st.composite
+def planted(draw: st.DrawFn) -> tuple[Any, Any]:
+    """Values whose errors are small, but for a few in some of many tiles, none of them the worst.
+
+    What isn't the worst so far can still fail, and must not be passed over.
+    """
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    width = draw(st.sampled_from([1, 4]))
+    size = 20 * TILE
+    ref = np.full(size, draw(st.sampled_from([1.0, -4.0])), dtype)
+    factor = np.full(size, draw(st.sampled_from([0.0, 0.25])))
+    factor[: draw(st.integers(0, 6 * TILE))] = draw(st.sampled_from([0.75, 3.0, 64.0, np.inf]))
+    for at in draw(st.lists(st.integers(0, size - 1), max_size=6)):
+        factor[at] = draw(st.sampled_from([0.0, 0.5, 1.0, 1.125, 2.0, 3.0, np.nan]))
+    cand = (ref + factor * TOLERANCE.atol).astype(dtype)
+    return ref.reshape(-1, width), cand.reshape(-1, width)
 
 
 def comparers(ref: Any, tolerance: Tolerance) -> tuple[DeviceComparer, ElementComparer]:

@@ -22,6 +22,7 @@ from paritygate.tally.output import OutputTally
 Ints = npt.NDArray[np.int64]
 
 _DTYPES = ("float32", "float64")
+_DEFAULT_STREAM = 1  # what is made on it is done before what is launched here
 
 
 class DeviceComparer(ElementComparer):
@@ -164,8 +165,10 @@ def on_device(array: Any) -> Any:
     """An array of the device as Numba takes it; one of the host is copied there."""
     if hasattr(array, "copy_to_host"):
         return array
-    if hasattr(array, "__cuda_array_interface__"):
-        return cuda.as_cuda_array(array)
+    described = getattr(array, "__cuda_array_interface__", None)
+    if described is not None:
+        is_ordered = described.get("stream") in (None, _DEFAULT_STREAM)
+        return cuda.as_cuda_array(array, sync=not is_ordered)
     return cuda.to_device(np.ascontiguousarray(array))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
-from tests.gpu.equality import check, pairs, tolerances
+from tests.gpu.equality import TOLERANCE, check, pairs, planted, tolerances
 
 from paritygate.core.policy import Tolerance
 
@@ -34,6 +34,12 @@ def test_batches_of_any_ordinals_count_what_the_cpu_counts(
     pair: Any, tolerance: Tolerance, cuts: list[int], seed: int
 ) -> None:
     check(*pair, tolerance, np.random.default_rng(seed).permutation(len(pair[0])), cuts)
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(planted(), CUTS)
+def test_what_fails_beside_something_worse_is_counted(pair: Any, cuts: list[int]) -> None:
+    check(*pair, TOLERANCE, range(len(pair[0])), cuts)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from bench import gpu as benchmark
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
-from tests.gpu.equality import check, comparers, pairs, tolerances
+from tests.gpu.equality import TOLERANCE as EXACT
+from tests.gpu.equality import check, comparers, pairs, planted, tolerances
 
 from paritygate.comparison import on_device
 from paritygate.comparison.on_device import DeviceComparer
@@ -48,6 +51,14 @@ def test_batches_of_any_ordinals_count_what_the_cpu_counts(
 ) -> None:
     ordinals = np.random.default_rng(seed).permutation(3 * len(pair[0]))[: len(pair[0])]
     check(*pair, tolerance, np.sort(ordinals) if is_sorted else ordinals, cuts)
+
+
+@settings(QUICK, max_examples=40)
+@given(planted(), st.sampled_from([None, 0.002, 1.0]), CUTS)
+def test_what_fails_beside_something_worse_is_counted(
+    pair: Any, cap: float | None, cuts: list[int]
+) -> None:
+    check(*pair, replace(EXACT, max_abs=cap), range(len(pair[0])), cuts)
 
 
 @settings(QUICK, max_examples=20)
@@ -97,9 +108,34 @@ def test_of_equal_extremes_the_lowest_ordinal_is_kept_over_blocks_and_batches() 
 def test_an_error_under_an_infinite_bound_is_the_worst() -> None:
     n = 6 * device.TILE
     ref = np.ones((n, 1))
-    cand = ref + 1e307
-    ref[n - 3], cand[n - 3] = 1.7e308, 1.6e308
+    cand = ref + 1e300
+    ref[n - 3], cand[n - 3] = 1.7e308, 1.7e308 - 1e299
     check(ref, cand, Tolerance(1e308, 0.999), range(n), [])
+    found, _ = comparers(ref, Tolerance(1e308, 0.999))[0].compare(ref, cand, range(n))
+    assert found.max_excess is not None
+    assert found.max_excess.value == float("inf")
+
+
+def test_a_share_of_a_bound_that_is_rounded_up_hides_nothing() -> None:
+    unit, n = 5e-324, 6 * device.TILE
+    ref, cand = np.full((n, 1), 8 * unit), np.full((n, 1), 11 * unit)
+    ref[n - 3], cand[n - 3] = 2 * unit, 3 * unit
+    check(ref, cand, Tolerance(0.0, 0.5), range(n), [])
+    found, _ = comparers(ref, Tolerance(0.0, 0.5))[0].compare(ref, cand, range(n))
+    assert found.max_excess is not None
+    assert found.max_excess.keys == (1.0, unit)
+
+
+@pytest.mark.parametrize(("stream", "is_waited_for"), [(None, False), (1, False), (7, True)])
+def test_what_another_stream_makes_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, stream: int | None, is_waited_for: bool
+) -> None:
+    asked: list[bool] = []
+    taker = SimpleNamespace(as_cuda_array=lambda array, sync: asked.append(sync))
+    monkeypatch.setattr(on_device, "cuda", taker)
+    on_device.on_device(SimpleNamespace(__cuda_array_interface__={"stream": stream}))
+    on_device.on_device(SimpleNamespace(__cuda_array_interface__={}))
+    assert asked == [is_waited_for, False]
 
 
 def test_nothing_is_read_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ from paritygate.gpu.sums import (
 
 CLASSES = 16  # counts: pairs by class of the reference and of the candidate, then these
 LOST, FAILING, COUNTS = 16, 17, 18  # infinite errors; failing samples that are kept; all
+_GUESSED = TILE // 4  # elements of a block from which its grids are guessed
 _LARGEST = 1.7976931348623157e308
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
@@ -250,13 +251,17 @@ def scan(
     if thread == 0:
         shared[0], shared[1] = bits_of(best[1]), 0
     cuda.syncthreads()
-    start = cuda.blockIdx.x * TILE + thread
-    guess = largest_of(ref, cand, start, min(start - thread + TILE, ref.size))
+    start = cuda.blockIdx.x * TILE
+    guess = largest_of(ref, cand, start + thread, min(start + _GUESSED, ref.size))
     cuda.atomic.max(shared, 1, bits_of(guess))
     own[0, thread], own[1, thread], own[2, thread] = -1.0, -1.0, -1.0
     own_at[0, thread], own_at[1, thread] = -1, -1
     cuda.syncthreads()
-    exponent = exponent_below(shared[1])
+    large = shared[1]
+    bound = allowed(widen(ref[start]), batch.atol, batch.rtol)
+    if large == 0 and bound < math.inf:
+        large = bits_of(bound)
+    exponent = exponent_below(large)
     grid, finer = grid_of(exponent, COARSE), grid_of(exponent, DEEP)
     reach = bits_of(power_of(exponent))
     anchor, deep = anchor_of(grid), anchor_of(finer)

@@ -19,7 +19,7 @@ from tests.gpu.equality import check, comparers, pairs, planted, tolerances
 from paritygate.comparison import on_device
 from paritygate.comparison.on_device import DeviceComparer
 from paritygate.core.policy import Tolerance
-from paritygate.gpu import device, rules, sums, tally
+from paritygate.gpu import device, rules, scan, sums, tally
 from paritygate.kernels import elements, grids, scalar
 
 QUICK = settings(
@@ -83,6 +83,23 @@ def test_sums_are_exact_whatever_their_size() -> None:
     assert found.abs_errors.units * unit == sum(map(abs, exact))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("same", [0, 10])
+def test_usual_errors_fit_the_grids_that_a_block_guesses(
+    monkeypatch: pytest.MonkeyPatch, dtype: Any, same: int
+) -> None:
+    rng = np.random.default_rng(2)
+    ref = rng.normal(size=(20 * device.TILE, 1)).astype(dtype)
+    cand = ref * dtype(1 + 1e-5) + (rng.normal(size=ref.shape) * 1e-6).astype(dtype)
+    cand[: same * device.TILE] = ref[: same * device.TILE]
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("summed one by one")
+
+    monkeypatch.setattr(scan, "add_each", refuse)
+    check(ref, cand, TOLERANCE, range(len(ref)), [])
+
+
 def test_chunks_with_carries_passed_on_are_the_same_sum() -> None:
     chunks = cuda.to_device(np.full((2, sums.CHUNKS), -(2**40) - 3))
     before = [int(c) << (32 * k) for k, c in enumerate(chunks.copy_to_host()[0].tolist())]
@@ -108,7 +125,8 @@ def test_of_equal_extremes_the_lowest_ordinal_is_kept_over_blocks_and_batches() 
 def test_an_error_under_an_infinite_bound_is_the_worst() -> None:
     n = 6 * device.TILE
     ref = np.ones((n, 1))
-    cand = ref + 1e300
+    cand = ref + 1e298
+    cand[: 2 * device.TILE] = 1e300  # a first tile of each block, with more than all others
     ref[n - 3], cand[n - 3] = 1.7e308, 1.7e308 - 1e299
     check(ref, cand, Tolerance(1e308, 0.999), range(n), [])
     found, _ = comparers(ref, Tolerance(1e308, 0.999))[0].compare(ref, cand, range(n))

@@ -54,7 +54,7 @@ def test_batches_of_any_ordinals_count_what_the_cpu_counts(
 
 
 @settings(QUICK, max_examples=40)
-@given(planted(), st.sampled_from([None, 0.002, 1.0]), CUTS)
+@given(planted(), st.sampled_from([None, 3e-4, 2e-3]), CUTS)
 def test_what_fails_beside_something_worse_is_counted(
     pair: Any, cap: float | None, cuts: list[int]
 ) -> None:
@@ -98,6 +98,16 @@ def test_usual_errors_fit_the_grids_that_a_block_guesses(
 
     monkeypatch.setattr(scan, "add_each", refuse)
     check(ref, cand, TOLERANCE, range(len(ref)), [])
+
+
+def test_errors_beyond_float64_are_counted_and_not_summed() -> None:
+    ref = np.zeros((5 * device.TILE, 1))
+    cand = ref + 0.5
+    for at in (0, 7, 30):
+        ref[at], cand[at] = -1.7e308, 1.7e308
+    check(ref, cand, TOLERANCE, range(len(ref)), [9])
+    found, _ = comparers(ref, TOLERANCE)[0].compare(ref, cand, range(len(ref)))
+    assert (found.errors.overflowed, found.abs_errors.overflowed) == (3, 3)
 
 
 def test_chunks_with_carries_passed_on_are_the_same_sum() -> None:
@@ -154,6 +164,12 @@ def test_what_another_stream_makes_is_waited_for(
     on_device.on_device(SimpleNamespace(__cuda_array_interface__={"stream": stream}))
     on_device.on_device(SimpleNamespace(__cuda_array_interface__={}))
     assert asked == [is_waited_for, False]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_equal_excesses_the_one_of_the_largest_error_is_kept(step: int) -> None:
+    cand = np.arange(6.0 * device.TILE).reshape(-1, 3)[::step].copy()
+    check(np.full(cand.shape, -1.0), cand, Tolerance(0.0, 0.0), range(len(cand)), [5])
 
 
 def test_nothing_is_read_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:

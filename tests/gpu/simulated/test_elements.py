@@ -72,6 +72,17 @@ def test_little_room_changes_nothing(
         check(*pair, tolerance, range(len(pair[0])), cuts)
 
 
+@settings(QUICK, max_examples=15)
+@given(planted(), st.integers(0, 2**32), CUTS)
+def test_more_blocks_than_a_block_has_threads_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, pair: Any, seed: int, cuts: list[int]
+) -> None:
+    ordinals = np.random.default_rng(seed).permutation(len(pair[0]))
+    with monkeypatch.context() as changed:
+        changed.setattr(tally, "_SIMULATED_BLOCKS", 3 * device.THREADS)
+        check(*pair, EXACT, ordinals, cuts)
+
+
 def test_sums_are_exact_whatever_their_size() -> None:
     rng = np.random.default_rng(3)
     size = 2.0 ** rng.integers(-1070, 1000, 300)

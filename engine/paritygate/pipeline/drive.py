@@ -93,13 +93,13 @@ def _collect(
     found, waiting = _Merging(), dict[int, BlockResult]()
     order = {block.number: at for at, block in enumerate(blocks)}
     started = shown = time.perf_counter()
-    following = 0
+    following, is_waiting = 0, False
     while following < len(blocks):
         for item in work.results.take(WAKE_EVERY_S):
             if isinstance(item, BaseException):
                 raise item
             waiting[order[item.block.number]] = item
-        done_until = 0
+        done_until, before = 0, following
         while following in waiting:
             result = waiting.pop(following)
             found.add(result.tally())
@@ -109,7 +109,9 @@ def _collect(
             following += 1
         if done_until and not prepared.reads_runs:
             prepared.pack.done_until(done_until)
-        _tell_compiling(observer)
+        is_waiting = following == before and (_tells_compiling(observer) or is_waiting)
+        if is_waiting:
+            continue  # for kernels, which "0 samples/s" would hide
         now = time.perf_counter()
         if now - shown >= PROGRESS_EVERY_S or following == len(blocks):
             shown = now
@@ -117,10 +119,12 @@ def _collect(
     return found.merged()
 
 
-def _tell_compiling(observer: Observer) -> None:
+def _tells_compiling(observer: Observer) -> bool:
     seconds, is_compiling = compiled_for()
-    if is_compiling and seconds >= COMPILING_AFTER_S:
+    is_long = is_compiling and seconds >= COMPILING_AFTER_S
+    if is_long:
         observer(Compiling(seconds))
+    return is_long
 
 
 class _Merging:

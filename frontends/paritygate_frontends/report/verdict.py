@@ -143,6 +143,8 @@ def _where(summary: Mapping[str, Any], folder: Path | None) -> Iterator[Renderab
             )
             if timing.get(key) is not None
         ]
+        if timing.get("compiling_s"):
+            parts.append(f"compiling kernels {seconds(timing['compiling_s'])}")
         yield Text(
             f"{seconds(timing.get('wall_s'))} ({', '.join(parts)}; summed over "
             f"{_threads(summary.get('threads') or {})})",

@@ -183,6 +183,12 @@ def test_of_equal_excesses_the_one_of_the_largest_error_is_kept(step: int) -> No
     check(np.full(cand.shape, -1.0), cand, Tolerance(0.0, 0.0), range(len(cand)), [5])
 
 
+def test_the_first_of_many_broken_elements_is_the_worst_of_its_sample() -> None:
+    ref, cand = np.ones((4, 16), np.float32), np.ones((4, 16), np.float32)
+    cand[1], cand[2, 5:], cand[3, 2] = np.nan, np.inf, 3.0
+    check(ref, cand, TOLERANCE, range(4), [2])
+
+
 def test_nothing_is_read_between_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     ref = np.ones((40, 3), np.float32)
     comparison = comparer().begin()

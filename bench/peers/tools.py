@@ -68,11 +68,16 @@ def statistics(ref: Any, cand: Any, atol: float, rtol: float) -> dict[str, Any]:
 
 def in_blocks(pair: Pair) -> dict[str, Any]:
     """The same, block by block."""
+    return _in_blocks(statistics, pair.ref, pair.cand, pair)
+
+
+def _in_blocks(
+    finds: Callable[[Any, Any, float, float], dict[str, Any]], ref: Any, cand: Any, pair: Pair
+) -> dict[str, Any]:
     rows = max(1, BLOCK // pair.ref.shape[1])
     found: dict[str, Any] | None = None
     for at in range(0, len(pair.ref), rows):
-        part = slice(at, at + rows)
-        one = statistics(pair.ref[part], pair.cand[part], pair.atol, pair.rtol)
+        one = finds(ref[at : at + rows], cand[at : at + rows], pair.atol, pair.rtol)
         found = one if found is None else merged(found, one, at * pair.ref.shape[1])
     assert found is not None
     return found
@@ -127,6 +132,11 @@ def _with_torch(pair: Pair) -> Callable[[], Any]:
     return lambda: torch_statistics(ref, cand, pair.atol, pair.rtol)
 
 
+def _with_torch_in_blocks(pair: Pair) -> Callable[[], Any]:
+    ref, cand = _tensors(pair)
+    return lambda: _in_blocks(torch_statistics, ref, cand, pair)
+
+
 def _isclose(pair: Pair) -> Callable[[], Any]:
     torch = importlib.import_module("torch")
     ref, cand = _tensors(pair)
@@ -179,7 +189,8 @@ def _of_polygraphy(found: Any) -> Answer:
 
 
 GATE, NUMPY, TORCH = "paritygate, gate tier", "NumPy, same statistics", "torch, same statistics"
-BLOCKED, FUNCTOR = "NumPy, same statistics in blocks", "Polygraphy `SimpleCompareFunc`"
+BLOCKED, TORCH_BLOCKED = f"{NUMPY} in blocks", f"{TORCH} in blocks"
+FUNCTOR = "Polygraphy `SimpleCompareFunc`"
 SAME = "failing elements and samples, what isn't finite, largest error and excess, sums"
 
 TOOLS: tuple[Tool, ...] = (
@@ -211,6 +222,7 @@ TOOLS: tuple[Tool, ...] = (
         is_rounded=True,
     ),
     Tool(TORCH, SAME, _with_torch, of_statistics, "torch"),
+    Tool(TORCH_BLOCKED, SAME, _with_torch_in_blocks, of_statistics, "torch"),
     Tool(
         "`torch.isclose`",
         "failing elements",

@@ -20,7 +20,7 @@ from paritygate.core.policy import Tolerance
 
 SIDE_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
-NUMPY_ROWS = 400
+NUMPY_ROWS = 32  # whose temporaries stay in a core's caches
 WIDTH = 1000
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from bench.elements import BLOCK_BYTES, SIDE_BYTES, numpy_statistics
+from bench.elements import BLOCK_BYTES, SIDE_BYTES, numpy_cuts, numpy_statistics
 from bench.make import Array, close_to, random_values
 from bench.measure import Row, Scale, in_turn, seconds, shared
 
@@ -69,10 +69,11 @@ class Failing:
                     comparer.look_at(detail, detail.failed()[0], ref[cut], cand[cut])
 
         few = cuts[: max(1, len(cuts) // 4)]
+        few_by_numpy = numpy_cuts(few, self.width)
         measured = sum(ref[cut].size for cut in few)
 
         def with_numpy() -> None:
-            for cut in few:
+            for cut in few_by_numpy:
                 numpy_statistics(ref[cut], cand[cut], _TOLERANCE, self.tier)
 
         def read(cuts: Sequence[slice]) -> None:

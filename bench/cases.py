@@ -7,7 +7,7 @@ import itertools
 from bench.contract import Contract
 from bench.decisions import DECISIONS
 from bench.dtypes import DTYPES
-from bench.elements import Elements
+from bench.elements import Elements, InCache
 from bench.failing import Failing
 from bench.harness import NullRun
 from bench.isolation import ISOLATION
@@ -40,6 +40,7 @@ CASES: tuple[Case, ...] = (
             ("gate", "full"), ("1 %", "all"), (1, 10, 100, 1000)
         )
     ),
+    InCache(),
     *DECISIONS,
     *DTYPES,
     Contract(2),

@@ -6,6 +6,7 @@ threads, as a run has them. Sides are several times as large as the processor's 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,10 +17,15 @@ from bench.measure import Row, Scale, in_turn, seconds, shared
 
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
+from paritygate.kernels.grids import PIECE
+from paritygate.kernels.scan import scan_floats
+from paritygate.kernels.sums import CHUNKS
 
 SIDE_BYTES = 64 << 20
 BLOCK_BYTES = 16 << 20
 NUMPY_ELEMENTS = 32_768
+CACHED, GUESS = 65_536, -17  # 512 KiB of both sides, whose errors lie below 2^-17
+IN_CACHE_NS = 0.5  # 2.0 G elements/s
 RANKED_WIDTH = 16
 ALLOWED = {"gate": 1.25, "full": 4.0}  # times reading, of floats
 
@@ -84,6 +90,43 @@ class Elements:
             Row.against(self.labels[0], ns["one"], unit, ns["numpy"], "NumPy, same statistics"),
             Row.against(self.labels[1], ns["ours"], unit, ns["read"], what, limit=limit),
         ]
+
+
+@dataclass(frozen=True)
+class InCache:
+    """The scan of the gate tier by itself, over float32 that one core's cache holds."""
+
+    @property
+    def name(self) -> str:
+        return "scan gate, float32, in L2"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    def measure(self, scale: Scale) -> list[Row]:
+        ref = random_values(CACHED, (1,)).reshape(-1)
+        cand = close_to(ref)
+        for side in (ref, cand):
+            side.setflags(write=False)
+        stretches = CACHED // PIECE
+        states = np.empty(stretches, np.uint8)
+        room = np.zeros((5, CHUNKS), np.int64), np.empty((2, 1), np.int64)
+        best = np.zeros((2, 2), np.int64), np.ones(2), np.ones(1)
+
+        def scanned() -> int:
+            return scan_floats(ref, cand, PIECE, 1e-6, 1e-6, math.inf, *best, GUESS, *room, states)
+
+        assert scanned() == CACHED
+        assert not states.any()
+        calls = scale.size(2000, 2)
+
+        def ours() -> None:
+            for _ in range(calls):
+                scanned()
+
+        found = in_turn(scale, {"ours": lambda: seconds(ours) / (calls * CACHED)})
+        return [Row.of(self.name, [1e9 * s for s in found["ours"]], "ns/element", IN_CACHE_NS)]
 
 
 def numpy_statistics(ref: Array, cand: Array, tolerance: Tolerance, tier: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.runners.contract import context_of, make_batch, spec_of
 from paritygate.core.errors import RunnerError, RunnerLoadError
 from paritygate.runners.base import Runner
 from paritygate.runners.python import PythonRunner
+from paritygate.runners.python_import import find_function
 from paritygate.runners.registry import prepare
 
 X = np.ones((3, 4), np.float32)
@@ -195,3 +198,19 @@ def test_function_objects(tmp_path: Path) -> None:
     assert (called.session().run(make_batch(X)).outputs["y"] == 1).all()
     builtin = PythonRunner.from_callable("r", dict)
     assert (builtin.session().run(make_batch(X)).outputs["x"] == 1).all()
+
+
+def test_a_file_that_was_changed_within_a_second_is_run_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for folder in (tmp_path, tmp_path / "package"):
+        folder.mkdir(exist_ok=True)
+        file = folder / "sides_of_now.py"
+        for value in (1, 2):
+            file.write_text(f"def side():\n    return {value}\n")
+            os.utime(file, (1.8e9, 1.8e9))
+            if value == 1:
+                py_compile.compile(str(file))  # as another program leaves it
+            found = find_function("cand", "runners.cand.call", "sides_of_now:side", folder)
+            assert found.function() == value

@@ -10,8 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from paritygate.core.digest import sha256_file
@@ -134,7 +135,8 @@ def _import_file(name: str, file: Path) -> ModuleType:
     unique = f"{PLAN_MODULE}{digest.hexdigest()[:16]}_{name}"
     if unique in sys.modules:
         return sys.modules[unique]
-    spec = importlib.util.spec_from_file_location(unique, file)
+    loader = _FromSource(unique, str(file))
+    spec = importlib.util.spec_from_file_location(unique, file, loader=loader)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} can't be imported")
     module = importlib.util.module_from_spec(spec)
@@ -147,13 +149,25 @@ def _import_file(name: str, file: Path) -> ModuleType:
     return module
 
 
+class _FromSource(SourceFileLoader):
+    """Runs what the file says now: bytecode of a file of that size and second may be of another."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 @contextmanager
 def _first_in_path(folder: Path) -> Iterator[None]:
-    entry = str(folder.resolve())
+    """Import from a folder first, leaving no bytecode there that could outlive its source."""
+    entry, is_kept = str(folder.resolve()), sys.dont_write_bytecode
     sys.path.insert(0, entry)
+    sys.dont_write_bytecode = True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = is_kept
         sys.path.remove(entry)
 
 

@@ -92,7 +92,7 @@ print(int(np.flatnonzero(counts)[0]))
         "return 1 + (np.float64(error)", "return 7 + (np.float64(error)"
     )
     assert edited != rules.read_text()
-    rules.write_text(edited)
+    rules.write_text(f"{edited}\n")  # of another size: Python knows a file by that and the second
     second = use(tmp_path / "engine", code, XDG_CACHE_HOME=tmp_path)
     assert second[0] != first[0]
     assert second[1] == first[1] + 6

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from bench.elements import BLOCK_BYTES, SIDE_BYTES
 from bench.make import Array
 from bench.measure import Row, Scale, in_turn, seconds, shared
 
@@ -18,8 +19,6 @@ from paritygate.comparison.decisions import DecisionComparer
 from paritygate.core.bands import parse_bands
 from paritygate.core.policy import DecisionRule, Tolerance
 
-SCORES = 16_000_000
-BLOCK_BYTES = 16 << 20
 TOLERANCE = Tolerance(atol=1e-6, rtol=1e-6)
 Kind = Literal["2 edges", "4 edges", "argmax", "top 5"]
 BANDS = {
@@ -50,7 +49,7 @@ class Decisions:
         return (self.name, f"{self.name}, limit")
 
     def measure(self, scale: Scale) -> list[Row]:
-        samples = scale.size(SCORES, 40_000) // self.width
+        samples = scale.size(SIDE_BYTES // 4, 40_000) // self.width
         shape = () if self.width == 1 else (self.width,)
         ref = np.random.default_rng(31).random((samples, *shape), dtype=np.float32)
         noise = np.random.default_rng(32).uniform(-1e-7, 1e-7, size=ref.shape)
@@ -66,7 +65,7 @@ class Decisions:
 
         with_numpy = self._numpy()
 
-        few = cuts[: max(1, len(cuts) // 4)]
+        few = cuts[: max(1, len(cuts) // 8)]
         measured = sum(ref[cut].size for cut in few)
 
         def theirs() -> int:

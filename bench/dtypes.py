@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from bench.elements import numpy_statistics
+from bench.elements import BLOCK_BYTES, SIDE_BYTES, numpy_statistics
 from bench.make import Array
 from bench.measure import Row, Scale, in_turn, seconds, shared
 
@@ -18,8 +18,6 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.core.dtypes import NARROW_FLOATS, float_format, numpy_dtype
 from paritygate.core.policy import Tolerance
 
-SIDE_BYTES = 64 << 20
-BLOCK_BYTES = 16 << 20
 NUMPY_ROWS = 32  # whose temporaries stay in a core's caches
 WIDTH = 1000
 

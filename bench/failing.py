@@ -68,7 +68,7 @@ class Failing:
                 if is_looked_at:
                     comparer.look_at(detail, detail.failed()[0], ref[cut], cand[cut])
 
-        few = cuts[: max(1, len(cuts) // 4)]
+        few = cuts[: max(1, len(cuts) // 8)]
         few_by_numpy = numpy_cuts(few, self.width)
         measured = sum(ref[cut].size for cut in few)
 

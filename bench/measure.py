@@ -17,7 +17,7 @@ from paritygate.api import RunResult
 Judged = Literal["ratio", "ours"]
 
 THREADS = min(2, len(os.sched_getaffinity(0)))  # two cores read as fast as memory gives here
-PASSES = 8  # over arrays that are shared out
+PASSES = 4  # over arrays that are shared out
 _pool = ThreadPoolExecutor(THREADS)
 
 

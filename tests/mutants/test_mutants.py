@@ -18,6 +18,7 @@ from tests.mutants.decisions import DECISIONS
 from tests.mutants.elements import ELEMENTS
 from tests.mutants.mutant import Mutant
 from tests.mutants.scalar import SCALAR
+from tests.mutants.scans import SCANS
 
 import paritygate
 
@@ -38,8 +39,9 @@ TESTS = {
     "scalar": [RULES, "tests/kernels/test_elements_scalar.py"],
     "decisions": [RULES, "tests/kernels/test_decisions.py"],
     "elements": [RULES, *(f"tests/comparison/test_elements.py::{name}" for name in OF_ELEMENTS)],
+    "scans": ["tests/comparison/test_scan_edges.py", "tests/comparison/test_scan.py"],
 }
-MUTANTS = {"scalar": SCALAR, "decisions": DECISIONS, "elements": ELEMENTS}
+MUTANTS = {"scalar": SCALAR, "decisions": DECISIONS, "elements": ELEMENTS, "scans": SCANS}
 
 
 @pytest.mark.slow

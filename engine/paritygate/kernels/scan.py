@@ -29,7 +29,8 @@ LARGEST = 1.7976931348623157e308
 _AT_ONCE = 256  # elements that are looked at one by one where one of them may matter
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
 # and this share of x.
-_SHRUNK = 1.0 - 2.0**-50
+_SHRUNK = 1.0 - 2.0**-49
+_TINY = 2.0**-900
 
 Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -77,7 +78,7 @@ def scan_floats(
     worst_error, worst = atol, 1.0
     if not is_first:
         worst_error, worst = smaller(best_error[1], atol), smaller(best_excess[0], 1.0)
-    least, slope, share = near_worst(atol, rtol, worst_error, worst)
+    least, slope = _shrunk(*near_worst(atol, rtol, worst_error, worst))
     lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], smaller(best_excess[0], LARGEST))
     grid = first_grid(guess)
     anchor = anchor_of(grid)
@@ -92,27 +93,29 @@ def scan_floats(
         for piece in range(pieces):
             at = start + piece * PIECE
             r, c = ref[at : smaller(at + PIECE, stop)], cand[at : smaller(at + PIECE, stop)]
-            top = flagged = total = magnitude = left = np.int64(0)
+            top = total = magnitude = left = np.int64(0)
+            within = np.int64(-1)
             for k in range(r.size):
                 value = np.float64(r[k])
                 e = np.float64(c[k]) - value
-                error = abs(e)
-                top = larger(top, bits_of(error))
-                flagged += np.int64(not error < share * allowed(value, least, slope))
-                near = e + anchor
-                steps = bits_of(near) - base
-                total += steps
-                magnitude += abs(steps)
-                left |= bits_of(e - (near - anchor))
+                bits = bits_of(abs(e))
+                top = larger(top, bits)
+                within &= bits - bits_of(allowed(value, least, slope))  # ordered like numbers
+                near = abs(e) + anchor
+                total += bits_of(e + anchor)
+                magnitude += bits_of(near)
+                left |= bits_of(near - anchor) ^ bits
+            total -= r.size * base
+            magnitude -= r.size * base
             error = number_of(top)
             state = np.uint8(0)
-            is_flagged = flagged > 0 and top > 0
+            is_flagged = within >= 0 and top > 0
             # No bound is below that of zero.
             if is_first or error > best_error[0] or (is_flagged and not error < of_lowest * lowest):
                 state |= np.uint8(LOOK)
             if is_flagged or not error <= cap:
                 state |= np.uint8(SUSPECT)
-            if (top >> 52) > highest or (left << 1) != 0:
+            if (top >> 52) > highest or left != 0:
                 state |= np.uint8(AGAIN)
             if not (error < math.inf and (top >> 52) < HIGHEST + 1022):
                 state = np.uint8(LEFT)
@@ -141,6 +144,17 @@ def near_worst(atol: float, rtol: float, error: float, ratio: float) -> tuple[fl
     if rtol == 0.0:
         return number_of(bits_of(error) + 1), 0.0, 1.0
     return atol, rtol, share_below(ratio, _SHRUNK)
+
+
+@scalar
+def _shrunk(least: float, slope: float, share: float) -> tuple[float, float]:
+    """Tolerances whose bound is no larger than that share, at most 1, of the bound by those given.
+
+    Rounding adds 2^-51 of it at most; `share` has room for that. Only where the bound is denormal
+    may it add more, half a step: an error below it is below by a whole step, which is more.
+    """
+    own, steep = share * least, share * slope
+    return own if own > _TINY else 0.0, steep if steep > _TINY else 0.0
 
 
 @jit

@@ -74,18 +74,27 @@ def planted(draw: st.DrawFn) -> tuple[Any, Any]:
     return ref.reshape(-1, width), cand.reshape(-1, width)
 
 
-def comparers(ref: Any, tolerance: Tolerance) -> tuple[DeviceComparer, ElementComparer]:
+def comparers(
+    ref: Any, tolerance: Tolerance, stats: str = "gate"
+) -> tuple[DeviceComparer, ElementComparer]:
     dtype = ref.dtype.name
-    made = (kind(tolerance, dtype, dtype, ref.shape[1:], "gate") for kind in _KINDS)
+    made = (kind(tolerance, dtype, dtype, ref.shape[1:], stats) for kind in _KINDS)
     return next(made), next(made)
 
 
 _KINDS: tuple[Any, Any] = (DeviceComparer, ElementComparer)
 
 
-def check(ref: Any, cand: Any, tolerance: Tolerance, ordinals: Any, cuts: list[int]) -> None:
+def check(
+    ref: Any,
+    cand: Any,
+    tolerance: Tolerance,
+    ordinals: Any,
+    cuts: list[int],
+    stats: str = "full",
+) -> None:
     """Compare in batches that begin at `cuts`, and the whole on the CPU."""
-    device, host = comparers(ref, tolerance)
+    device, host = comparers(ref, tolerance, stats)
     comparison = device.begin()
     edges = [0, *sorted(cut % (len(ref) + 1) for cut in cuts), len(ref)]
     for start, stop in pairwise(edges):

@@ -14,10 +14,14 @@ from paritygate.comparison.work import samples_by_rule
 from paritygate.core.dtypes import float_format
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.device import cuda
+from paritygate.gpu.full import FullTally, Measured
+from paritygate.gpu.measures import Steps
 from paritygate.gpu.tally import MOST, Counted, DeviceTally
+from paritygate.kernels.scalar import place_on_grid
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.extremes import Extreme, Number
-from paritygate.tally.output import OutputTally
+from paritygate.tally.histogram import Histogram
+from paritygate.tally.output import MIN_RANKED_WIDTH, OutputTally
 
 Ints = npt.NDArray[np.int64]
 
@@ -26,14 +30,14 @@ _DEFAULT_STREAM = 1  # what is made on it is done before what is launched here
 
 
 class DeviceComparer(ElementComparer):
-    """Compares one output of two floats of one dtype, by the gate tier, on the current device.
+    """Compares one output of two floats of one dtype, on the current device.
 
     Args:
         tolerance: what is tolerated.
         ref_dtype: dtype name of the reference, float32 or float64.
         cand_dtype: the same name.
         sample_shape: shape of one sample, which has an element.
-        stats: "gate".
+        stats: "gate", or "full" for all statistics.
 
     Raises:
         ValueError: as of `ElementComparer`, or what isn't compared on a device.
@@ -53,15 +57,29 @@ class DeviceComparer(ElementComparer):
                 f"a device compares float32 with float32 and float64 with float64: found "
                 f"{ref_dtype} against {cand_dtype}; compare them on the CPU"
             )
-        if stats != "gate":
-            raise ValueError("a device has the statistics tier 'gate' only: found 'full'")
         if self.width == 0:
             raise ValueError("a sample without elements is compared on the CPU")
 
     def begin(self) -> Comparison:
         """A comparison of batches, whose tally stays on the device until it is asked for."""
-        largest = float_format(self.dtypes[0].name).largest
-        return Comparison(self, DeviceTally(self.width, self._rule, largest))
+        form = float_format(self.dtypes[0].name)
+        full = None
+        if self.stats == "full":
+            full = FullTally(self._steps(), is_ranked=self._is_ranked)
+        return Comparison(self, DeviceTally(self.width, self._rule, form.largest, full))
+
+    @property
+    def _is_ranked(self) -> bool:
+        return self.width >= MIN_RANKED_WIDTH
+
+    def _steps(self) -> Steps:
+        form = float_format(self.dtypes[1].name)
+        is_double = int(self.dtypes[1] == np.float64)
+        top = 0
+        if not is_double:
+            top = int(place_on_grid(form.largest, form.mantissa, form.min_exponent))
+        products = 0 if self._is_ranked else 1
+        return Steps(is_double, form.mantissa, form.min_exponent, top, 1, products)
 
     def compare(
         self,
@@ -158,7 +176,7 @@ class Comparison:
         detail.looked_at(
             Worst(counted.rows, counted.worst_at, counted.worst_excess, counted.worst_error)
         )
-        return _tally_of(counted), detail
+        return _tally_of(counted, self._comparer.width), detail
 
 
 def on_device(array: Any) -> Any:
@@ -176,26 +194,57 @@ def _picked(array: Any, rows: Ints) -> npt.NDArray[Any]:
     return np.stack([array[row].copy_to_host() for row in rows.tolist()])
 
 
-def _tally_of(counted: Counted) -> OutputTally:
-    e, abs_e = (ExactSum.from_chunks(row, counted.lost) for row in counted.chunks)
+def _tally_of(counted: Counted, width: int) -> OutputTally:
+    e, abs_e = (ExactSum.from_chunks(row, counted.lost) for row in counted.chunks[:2])
     error, excess, excess_error = counted.best.tolist()
     return OutputTally(
-        tier="gate",
+        tier="gate" if counted.measured is None else "full",
         samples=counted.samples,
         failing_samples=int(np.count_nonzero(counted.rules)),
         rule_samples=samples_by_rule(counted.rules),
         classes=tuple(counted.classes.tolist()),
         failing_elements=int(counted.elements.sum()),
-        max_abs_error=_extreme(counted, 0, error),
-        max_excess=_extreme(counted, 1, excess, excess_error),
+        max_abs_error=_extreme(counted.places[0], counted.values[0], error),
+        max_excess=_extreme(counted.places[1], counted.values[1], excess, excess_error),
         abs_errors=abs_e,
         errors=e,
+        **({} if counted.measured is None else _full_tier(counted, counted.measured, width)),
     )
 
 
-def _extreme(counted: Counted, row: int, *keys: Number) -> Extreme | None:
-    ordinal, index = counted.places[row].tolist()
+def _full_tier(counted: Counted, found: Measured, width: int) -> dict[str, Any]:
+    ee, rr, re = (
+        ExactSum.from_chunks(row, lost)
+        for row, lost in zip(counted.chunks[2:], found.lost.tolist(), strict=True)
+    )
+    steps = found.steps.tolist()
+    return {
+        "squared_errors": ee,
+        "histogram": Histogram.from_counts(found.bins),
+        "squared_refs": rr,
+        "ref_errors": re,
+        "max_ulp": _extreme(found.places[0], found.values[0], steps[0]),
+        "max_ulp_above_atol": _extreme(found.places[1], found.values[1], steps[1]),
+        "ulp_undefined": found.ulp_undefined,
+        "ranked_samples": counted.samples if width >= MIN_RANKED_WIDTH else 0,
+        "worst_sqnr": _worst_sample(found, 0),
+        "worst_cosine": _worst_sample(found, 1),
+        "sqnr_undefined": int(found.unranked[0]),
+        "cosine_undefined": int(found.unranked[1]),
+    }
+
+
+def _extreme(place: Ints, values: npt.NDArray[np.float64], *keys: Number) -> Extreme | None:
+    ordinal, index = place.tolist()
     if ordinal < 0:
         return None
-    ref, cand = counted.values[row].tolist()
+    ref, cand = values.tolist()
     return Extreme(keys, ordinal, index, ref, cand)
+
+
+def _worst_sample(found: Measured, row: int) -> Extreme | None:
+    ordinal = int(found.ordinals[row])
+    if ordinal < 0:
+        return None
+    figure, signal, noise = found.ranks[row].tolist()
+    return Extreme((figure,), ordinal, -1, signal, noise)

@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast
 import numba.cuda
 import numpy as np
 
+from paritygate.kernels import scalar
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 cuda: Any = numba.cuda  # its attributes are made at run time
@@ -30,6 +32,10 @@ widen: Any = float if SIMULATED else np.float64
 unsigned: Any = int if SIMULATED else np.uint64
 
 
+def _apart(left: int, right: int) -> int:
+    return abs(int(left) - int(right))
+
+
 def kernel(function: F) -> F:
     """Compile a kernel, when it is first launched."""
     return cast(F, cuda.jit(function))
@@ -40,22 +46,26 @@ def device(function: F) -> F:
     return cast(F, cuda.jit(device=True)(function))
 
 
-def _rounded_product() -> Any:
+def _functions() -> dict[str, Any]:
+    """What rules call by a name of their own: here as no compiler joins it with a sum."""
     if SIMULATED:
-        return operator.mul
+        return {"product": operator.mul, "rint": np.rint}
     from numba.cuda import libdevice  # the simulator has none
 
-    return cast(Any, libdevice).dmul_rn
+    own: Any = libdevice
+    return {"product": own.dmul_rn, "rint": own.rint}
 
+
+_FUNCTIONS = _functions()
 
 # product(left, right): rounded by itself, whatever is added to it.
-product: Any = _rounded_product()
+product: Any = _FUNCTIONS["product"]
 
 
 def rule(compiled: F) -> F:
     """A rule of `kernels` that calls no other one, for kernels here."""
     plain: Any = getattr(compiled, "py_func", compiled)
-    own = FunctionType(plain.__code__, {**plain.__globals__, "product": product}, plain.__name__)
+    own = FunctionType(plain.__code__, {**plain.__globals__, **_FUNCTIONS}, plain.__name__)
     own.__module__, own.__qualname__ = plain.__module__, plain.__qualname__
     return cast(F, own if SIMULATED else device(own))
 
@@ -71,3 +81,7 @@ def float_of(bits: int) -> float:
     """The float64 that has these bits."""
     value: float = widen(np.int64(bits).view(np.float64))
     return value
+
+
+# distance(left, right): of two int64, as one without a sign.
+distance: Any = _apart if SIMULATED else rule(scalar.integer_error)

@@ -76,3 +76,58 @@ def keep_worse(
         tops[1, row], tops[2, row], at[1, row], width, first, ordinals,
     ):  # fmt: skip
         tops[1, row], tops[2, row], at[1, row] = tops[1, other], tops[2, other], at[1, other]
+
+
+@device
+def keep_further(
+    steps: Any, at: Any, row: int, other: int, width: int, first: int, ordinals: Any
+) -> None:
+    """Replace the distances of a row by those of another one, where these are larger.
+
+    Args:
+        steps: `(2, rows)` largest distance of all elements, and of those whose |ref| is large.
+        at: `(2, rows)` places of both.
+        row: of both; changed.
+        other: the other one.
+        width: elements a sample.
+        first: as of `ordinal_of`.
+        ordinals: the same.
+    """
+    for kind in range(2):
+        place, own = at[kind, other], at[kind, row]
+        if place < 0:
+            continue
+        is_tie = steps[kind, other] == steps[kind, row]
+        if (
+            own < 0
+            or steps[kind, other] > steps[kind, row]
+            or (is_tie and precedes(place, own, width, first, ordinals))
+        ):
+            steps[kind, row], at[kind, row] = steps[kind, other], place
+
+
+@device
+def keep_noisier(ranks: Any, at: Any, row: int, other: int, first: int, ordinals: Any) -> None:
+    """Replace the samples of a row by those of another one, where these are worse.
+
+    Args:
+        ranks: `(6, rows)` of the worst sample by noise over signal: that, its sums of r^2 and of
+            e^2; then the same of the worst one by 1 - cosine.
+        at: `(2, rows)` samples of both, -1 where there is none.
+        row: of both; changed.
+        other: the other one.
+        first: as of `ordinal_of`.
+        ordinals: the same.
+    """
+    for kind in range(2):
+        sample, own = at[kind, other], at[kind, row]
+        if sample < 0:
+            continue
+        figure, best = ranks[3 * kind, other], ranks[3 * kind, row]
+        is_before = own < 0 or ordinal_of(sample, first, ordinals) < ordinal_of(
+            own, first, ordinals
+        )
+        if own < 0 or figure > best or (figure == best and is_before):
+            at[kind, row] = sample
+            for part in range(3):
+                ranks[3 * kind + part, row] = ranks[3 * kind + part, other]

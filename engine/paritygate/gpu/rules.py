@@ -7,9 +7,14 @@ from paritygate.kernels import elements, scalar
 
 FINITE = scalar.FINITE
 
+BINS = scalar.BINS
+
 allowed = rule(scalar.allowed)
+bin_of = rule(scalar.bin_of)
 class_of = rule(scalar.class_of)
 excess = rule(scalar.excess)
 is_within = rule(scalar.is_within)
 nonfinite_bit = rule(elements.nonfinite_bit)
+one_minus_cosine = rule(scalar.one_minus_cosine)
+place_on_grid = rule(scalar.place_on_grid)
 share_below = rule(scalar.share_below)

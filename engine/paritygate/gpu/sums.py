@@ -14,6 +14,9 @@ from paritygate.kernels import sums
 
 CHUNKS = sums.CHUNKS
 E, ABS_E = 0, 1  # rows of chunks: sums of e and of |e|
+EE, RR, RE = 2, 3, 4  # in the tier "full" those of e^2, r^2 and r*e too
+PRODUCTS, ROWS = 3, 5
+UNITS = 2 * PRODUCTS  # of their grids
 COARSE, DEEP = 40, 81  # bits of a term that are split on the first grid, and on both
 MOST = 1 << 22  # terms of a block
 BETWEEN = 1 << 28  # terms after which carries must be passed on
@@ -49,7 +52,7 @@ def power_of(exponent: int) -> float:
 
 @device
 def add_units(chunks: Any, row: int, units: int, exponent: int) -> None:
-    """Add units of 2^exponent, |units| < 2^63, to a row of `chunks` `(2, CHUNKS)`."""
+    """Add units of 2^exponent, |units| < 2^63, to a row of `chunks` `(rows, CHUNKS)`."""
     sign = 1 if units >= 0 else -1
     size = units * sign
     place, shift = (exponent - _LOWEST) >> 5, (exponent - _LOWEST) & 31
@@ -60,11 +63,11 @@ def add_units(chunks: Any, row: int, units: int, exponent: int) -> None:
 
 
 @device
-def add_term(chunks: Any, term: float, is_negated: bool) -> int:
-    """Add a term to the sum of |e|, and the same or its opposite to that of e.
+def add_one(chunks: Any, row: int, term: float) -> int:
+    """Add a term to a sum.
 
     Returns:
-        1 if it is infinite, and was not added; else 0.
+        1 if it isn't finite, and was not added; else 0.
     """
     bits = bits_of(term)
     field, mantissa = (bits >> 52) & 0x7FF, bits & 0xFFFFFFFFFFFFF
@@ -73,17 +76,58 @@ def add_term(chunks: Any, term: float, is_negated: bool) -> int:
     if field > 0:
         mantissa |= 0x10000000000000
         field -= 1
-    units = mantissa if bits >= 0 else -mantissa
-    add_units(chunks, ABS_E, units, field + _LOWEST)
-    add_units(chunks, E, -units if is_negated else units, field + _LOWEST)
+    add_units(chunks, row, mantissa if bits >= 0 else -mantissa, field + _LOWEST)
     return 0
+
+
+@device
+def add_term(chunks: Any, term: float, is_negated: bool) -> int:
+    """Add a term to the sum of |e|, and the same or its opposite to that of e.
+
+    Returns:
+        1 if it is infinite, and was not added; else 0.
+    """
+    add_one(chunks, E, -term if is_negated else term)
+    return add_one(chunks, ABS_E, term)
+
+
+@device
+def exponent_of_products(left: int, right: int, count: int) -> int:
+    """An x of grids for sums of products, of the bits of the largest factors that are known.
+
+    Args:
+        left: bits of a magnitude.
+        right: the same of the other factor.
+        count: products of a sum, at least 1.
+    """
+    exponent = exponent_below(left) + exponent_below(right) - 2
+    while count > 1:
+        count //= 2
+        exponent += 1
+    return min(max(exponent, -_HIGHEST), _HIGHEST)
+
+
+@device
+def split(term: float, exponent: int) -> tuple[int, int, float]:
+    """Units of a term on the grids for 2^exponent, and what of it is none: all where it's larger.
+
+    Returns:
+        Units on the first grid and on the finer one, and what is left.
+    """
+    if not abs(term) < power_of(exponent):
+        return 0, 0, term
+    anchor, deep = anchor_of(grid_of(exponent, COARSE)), anchor_of(grid_of(exponent, DEEP))
+    close = term + anchor
+    units = bits_of(close) - bits_of(anchor)
+    left = term - (close - anchor)
+    close = left + deep
+    return units, bits_of(close) - bits_of(deep), left - (close - deep)
 
 
 @kernel
 def carry(chunks: Any) -> None:
     """Bring every chunk but the top ones below 2^32: one block, a thread a row."""
-    row = cuda.threadIdx.x
-    if row < 2:
+    for row in range(cuda.threadIdx.x, chunks.shape[0], cuda.blockDim.x):
         for place in range(CHUNKS - 1):
             over = chunks[row, place] >> 32
             chunks[row, place] -= over << 32

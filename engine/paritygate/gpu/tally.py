@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from paritygate.gpu import failing, fold, scan, sums
 from paritygate.gpu.device import SIMULATED, THREADS, TILE, cuda
+from paritygate.gpu.full import FullTally, Measured
 from paritygate.kernels.elements import Rule
 
 Ints = npt.NDArray[np.int64]
@@ -28,7 +29,7 @@ class Counted(NamedTuple):
         samples: how many.
         classes: `(16,)` elements by class of the reference and of the candidate.
         lost: infinite errors, which no sum has.
-        chunks: `(2, CHUNKS)` sums of e and |e|.
+        chunks: `(2, CHUNKS)` sums of e and |e|; `(5, CHUNKS)` with those of e^2, r^2 and r*e.
         best: `(3,)` largest error, worst excess and the error there.
         places: `(2, 2)` ordinal and index of both, -1 where there is none.
         values: `(2, 2)` of the reference and the candidate there.
@@ -38,6 +39,7 @@ class Counted(NamedTuple):
         worst_at: `(n,)` worst element of each.
         worst_excess: `(n,)` its excess.
         worst_error: `(n,)` its error.
+        measured: what else there is in the tier "full".
     """
 
     samples: int
@@ -53,6 +55,7 @@ class Counted(NamedTuple):
     worst_at: Ints
     worst_excess: Doubles
     worst_error: Doubles
+    measured: Measured | None
 
 
 class DeviceTally:
@@ -64,9 +67,12 @@ class DeviceTally:
         width: elements a sample, at least 1.
         rule: what is tolerated; both sides are of one float dtype.
         largest: the largest number of that dtype.
+        full: what measures the rest in the tier "full".
     """
 
-    def __init__(self, width: int, rule: Rule, largest: float) -> None:
+    def __init__(
+        self, width: int, rule: Rule, largest: float, full: FullTally | None = None
+    ) -> None:
         self._width, self._rule = width, rule._replace(match=cast(Any, int(rule.match)))
         self._is_bounded = int(rule.atol + rule.rtol * largest < math.inf)
         self._team = 1
@@ -76,7 +82,9 @@ class DeviceTally:
         self._samples = self._summed = self._kept = self._room = 0
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
         self._counts = _filled(0, scan.COUNTS, np.int64)
-        self._chunks = _filled(0, (2, sums.CHUNKS), np.int64)
+        self._full = full
+        rows = sums.ROWS if full else sums.ROWS - sums.PRODUCTS
+        self._chunks = _filled(0, (rows, sums.CHUNKS), np.int64)
         self._best = _filled(0, 3, np.float64)
         self._places = _filled(-1, (2, 2), np.int64)
         self._values = _filled(0, (2, 2), np.float64)
@@ -113,6 +121,8 @@ class DeviceTally:
             ref, cand, self._width, rule, self._team, dirty, self._samples,
             self._counts, *self._failing,
         )  # fmt: skip
+        if self._full is not None:
+            self._full.add(ref, cand, numbers, batch, blocks, self._chunks)
         self._samples += samples
         self._kept += samples
         self._summed += size
@@ -132,6 +142,7 @@ class DeviceTally:
             self._chunks.copy_to_host(), self._best.copy_to_host(), self._places.copy_to_host(),
             self._values.copy_to_host(), rows[order], rules[order], elements[order],
             worst_at[order], worst[0, order], worst[1, order],
+            None if self._full is None else self._full.read(),
         )  # fmt: skip
 
     def _numbers(self, ordinals: Ints | range) -> tuple[scan.Batch, Any]:

@@ -10,6 +10,7 @@ from operator import mul as product  # a name, so that the GPU can have one that
 from typing import Any
 
 import numpy as np
+from numpy import rint  # a name, for the same
 
 from paritygate.kernels._jit import scalar
 
@@ -120,7 +121,7 @@ def place_on_grid(value: float, mantissa: int, min_exponent: int) -> np.int64:
     bits = np.float64(value).view(np.int64)
     exponent = max(np.int64((bits >> 52) & 0x7FF) - 1023, np.int64(min_exponent))
     scale = np.int64((1023 + mantissa - exponent) << 52).view(np.float64)
-    steps = np.int64(np.rint(abs(value) * scale))
+    steps = np.int64(rint(product(abs(value), scale)))
     place = ((exponent - min_exponent) << mantissa) + steps
     return place if value >= 0.0 else -place
 
@@ -142,14 +143,14 @@ def one_minus_cosine(ref_energy: float, error_energy: float, cross: float) -> fl
     """
     noise = error_energy / ref_energy
     along = cross / ref_energy
-    power = 1.0 + 2.0 * along + noise
+    power = 1.0 + product(2.0, along) + noise
     if not 0.0 < power < math.inf:
         return math.nan
     length = math.sqrt(power)
     if 1.0 + along <= 0.0:
         opposed = 1.0 - (1.0 + along) / length
         return opposed if opposed < 2.0 else 2.0
-    across = noise - along * along
+    across = noise - product(along, along)
     if across <= 0.0:
         return 0.0
-    return across / (length * (length + 1.0 + along))
+    return across / product(length, length + 1.0 + along)

@@ -17,7 +17,7 @@ from unittest import mock
 
 from numba import cuda, typeof, types
 
-from paritygate.gpu import failing, fold, scan, sums
+from paritygate.gpu import failing, fold, measures, ranks, scan, sums
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
@@ -28,6 +28,8 @@ _INTS, _DOUBLES = types.int64[::1], types.float64[::1]
 _ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
 _BYTES, _NUMBERS, _INT = types.uint8[::1], types.uint32[::1], types.int64
 _RULE = typeof(Rule(1.0, 0.5, 2.0, 0, 0, 3.0, (1, 2, 4, 8, 16)))
+_STEPS = typeof(measures.Steps(0, 23, -126, 1, 1, 1))
+_DISTANCES, _ALL_DISTANCES = types.uint64[::1], types.uint64[:, ::1]
 _BATCH = typeof(scan.Batch(1, 0, 1, 1, 1.0, 0.5, 2.0))
 
 
@@ -52,6 +54,23 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
             lambda x: (
                 x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _INTS, _BYTES, _NUMBERS, _INTS,
                 _ALL_DOUBLES,
+            ),
+        ),
+        "measure": (
+            measures.measure,
+            lambda x: (
+                x, x, _INTS, _BATCH, _STEPS, _INTS, _ALL_INTS, _INTS, _ALL_DISTANCES, _ALL_INTS,
+            ),
+        ),
+        "rank": (
+            ranks.rank,
+            lambda x: (x, x, _INTS, _BATCH, _INT, _ALL_INTS, _INTS, _ALL_DOUBLES, _ALL_INTS),
+        ),
+        "fold_full": (
+            fold.fold_full,
+            lambda x: (
+                x, x, _INTS, _BATCH, _ALL_DISTANCES, _ALL_INTS, _ALL_DOUBLES, _ALL_INTS, _INT,
+                _DISTANCES, _ALL_INTS, _ALL_DOUBLES, _DOUBLES, _INTS,
             ),
         ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),

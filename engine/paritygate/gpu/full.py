@@ -1,0 +1,106 @@
+"""What the tier "full" measures of an output stays on the device, too, until it is read."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.gpu import measures, ranks
+from paritygate.gpu.device import THREADS, cuda
+from paritygate.gpu.fold import fold_full
+from paritygate.gpu.rules import BINS
+from paritygate.gpu.scan import Batch
+
+Ints = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+
+class Measured(NamedTuple):
+    """What was measured, as arrays of the host.
+
+    Attributes:
+        bins: `(BINS,)` counts of |e|.
+        lost: `(3,)` terms of the sums of e^2, r^2 and r*e that are not finite.
+        ulp_undefined: pairs without a distance.
+        unranked: `(2,)` samples without a noise over signal, and without a cosine.
+        steps: `(2,)` uint64 largest distance of all elements, and of those with |ref| >= atol.
+        places: `(2, 2)` ordinal and index of both, -1 where there is none.
+        values: `(2, 2)` of the reference and the candidate there.
+        ranks: `(2, 3)` the worst figure, and its sample's sums of r^2 and e^2.
+        ordinals: `(2,)` of these samples, -1 where there is none.
+    """
+
+    bins: Ints
+    lost: Ints
+    ulp_undefined: int
+    unranked: Ints
+    steps: npt.NDArray[np.uint64]
+    places: Ints
+    values: Doubles
+    ranks: Doubles
+    ordinals: Ints
+
+
+class FullTally:
+    """Measures batches of one output on the current device.
+
+    Args:
+        steps: what is measured of each element.
+        is_ranked: whether samples are ranked.
+    """
+
+    def __init__(self, steps: measures.Steps, *, is_ranked: bool) -> None:
+        self._steps, self._is_ranked = steps, is_ranked
+        self._bins = cuda.to_device(np.zeros(BINS, np.int64))
+        self._extra = cuda.to_device(np.zeros(measures.EXTRA, np.int64))
+        self._furthest = cuda.to_device(np.zeros(2, np.uint64))
+        self._places = cuda.to_device(np.full((2, 2), -1, np.int64))
+        self._values = cuda.to_device(np.zeros((2, 2)))
+        self._noisiest = cuda.to_device(np.zeros(6))
+        self._samples = cuda.to_device(np.full(2, -1, np.int64))
+        self._blocks = 0
+        self._room: tuple[Any, ...] = ()
+
+    def add(
+        self, ref: Any, cand: Any, ordinals: Any, batch: Batch, blocks: int, chunks: Any
+    ) -> None:
+        """Measure a batch, as `scan` is given it; `chunks` are added to."""
+        if blocks > self._blocks:
+            self._blocks = blocks
+            self._room = (
+                cuda.device_array((2, blocks), np.uint64),
+                cuda.device_array((2, blocks), np.int64),
+                cuda.device_array((6, blocks), np.float64),
+                cuda.to_device(np.full((2, blocks), -1, np.int64)),
+            )
+        steps, steps_at, own, own_at = self._room
+        cast(Any, measures.measure)[blocks, THREADS](
+            ref, cand, ordinals, batch, self._steps, self._bins, chunks, self._extra,
+            steps, steps_at,
+        )  # fmt: skip
+        if self._is_ranked:
+            cast(Any, ranks.rank)[blocks, THREADS](
+                ref, cand, ordinals, batch, ref.size // batch.width, chunks, self._extra,
+                own, own_at,
+            )  # fmt: skip
+        cast(Any, fold_full)[1, THREADS](
+            ref, cand, ordinals, batch, steps, steps_at, own, own_at, blocks,
+            self._furthest, self._places, self._values, self._noisiest, self._samples,
+        )  # fmt: skip
+
+    def read(self) -> Measured:
+        """What was measured so far, once the device is done."""
+        extra = self._extra.copy_to_host()
+        return Measured(
+            self._bins.copy_to_host(),
+            extra[measures.LOST : measures.NO_SQNR],
+            int(extra[measures.ULP_UNDEFINED]),
+            extra[measures.NO_SQNR :],
+            self._furthest.copy_to_host(),
+            self._places.copy_to_host(),
+            self._values.copy_to_host(),
+            self._noisiest.copy_to_host().reshape(2, 3),
+            self._samples.copy_to_host(),
+        )

@@ -253,3 +253,45 @@ def test_parts_of_a_block_are_joined_with_their_worst_elements() -> None:
     worst = Worst(np.array([2]), np.array([7]), np.array([9.0]), np.array([8.0]))
     joined.looked_at(worst)
     assert joined.worst_index.tolist() == [0, 0, 7, 1, 1, 2]
+
+
+def test_room_is_written_over_only_once_nothing_refers_to_it() -> None:
+    judge = ElementComparer(Tolerance(0.5, 0.0), "float32", "float32", (1,), "gate")
+    zeros, ones = plain(0, 5000, 1), plain(1, 5000, 1)
+
+    def failing(cand: Any) -> SampleDetail:
+        return judge.compare(zeros, cand, np.arange(5000), is_lazy=True, in_order=True)[1]
+
+    first = failing(ones)
+    place, part = first.rows.ctypes.data, first.rows[4000:]
+    del first
+    few = ones.copy()
+    few[:1000] = 0
+    second = failing(few)
+    assert second.rows.ctypes.data != place
+    assert part.tolist() == list(range(4000, 5000))
+    assert second.rows.tolist() == list(range(1000, 5000))
+    del part
+    third = failing(ones)
+    assert third.rows.ctypes.data == place  # else each block would have pages to be mapped
+    assert second.rows.tolist() == list(range(1000, 5000))
+
+
+@pytest.mark.parametrize("cap", [None, 0.4])
+def test_a_worse_excess_is_found_where_few_samples_fail_or_none_by_the_tolerance(cap: Any) -> None:
+    count = 50 * STRETCH
+    ref, cand = np.full((2, count, 1), 1000.0, np.float32)
+    fails = np.arange(7, count, STRETCH // 2)
+    cand[fails] = 999.0
+    worst = fails + 5 if cap else fails
+    ref[worst] = 1.0
+    cand[worst] = 1.0 + 0.002 * np.arange(1, len(fails) + 1, dtype=np.float32)[:, None]
+    ref[3], cand[3] = 1000.0, 950.0  # the largest error
+    rtol = 0.25 if cap else 0.001
+    judge = comparer(ref, cand, Tolerance(0.0, rtol, max_abs=cap), "gate")
+    fast, _ = judge.compare(ref, cand, np.arange(count), is_lazy=True, in_order=True)
+    slow, _ = judge.compare(ref, cand, np.arange(count))
+    assert fast.to_json() == slow.to_json()
+    assert fast.max_excess is not None
+    assert fast.max_excess.ordinal == worst[-1]
+    assert fast.failing_samples == len(fails) + 1

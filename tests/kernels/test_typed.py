@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from paritygate.kernels._jit import jit
-from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
+from paritygate.kernels.typed import bits_of, larger, number_of, smaller, trailing_zeros, whole
 
 
 @jit
@@ -48,3 +48,14 @@ def test_numbers_are_taken_for_others_as_python_does(number, small, bits):
     assert found[:2] == (wanted, of_small)
     assert struct.pack("<d", found[2]) == struct.pack("<d", as_number)
     assert found[3:] == (int(small), bits)
+
+
+@jit
+def lowest_bit(value):
+    return trailing_zeros(value)
+
+
+@pytest.mark.parametrize("bit", [0, 1, 7, 31, 32, 63])
+def test_the_lowest_bit_that_is_set_is_found(bit):
+    assert lowest_bit(np.uint64(1 << bit)) == bit
+    assert lowest_bit(np.uint64(((1 << 64) - 1) ^ ((1 << bit) - 1))) == bit

@@ -23,11 +23,8 @@ SCANS = (
         ("if is_flagged or not error <= cap:", "if is_flagged:", "a cap is forgotten"),
         ("if is_flagged or not error <= cap:", "if not error <= cap:", "bounds are forgotten"),
         ("if is_flagged or not error <= cap:", "if is_flagged or error > cap * 2:", "half a cap"),
-        (
-            "is_flagged = flagged > 0 and top > 0",
-            "is_flagged = flagged > 1 and top > 0",
-            "one free",
-        ),
+        ("within &= bits - bits_of(", "within = bits - bits_of(", "all but the last are free"),
+        ("least, slope = _shrunk(*near", "least, slope, _ = (near", "the whole bound, not a share"),
         ("if is_first or error > best_error[0] or (", "if is_first or (", "no larger error"),
         ("if is_first or error > best_error[0] or (", "if error > best_error[0] or (", "no first"),
         ("flagged and not error < of_lowest * lowest", "flagged and False", "no worse excess"),
@@ -41,9 +38,14 @@ SCANS = (
     *of_rule(
         FILE,
         "equal or magnitudes or grow or nan or overflow or smallest or sign or a_scan",
-        ("if (top >> 52) > highest or (left << 1) != 0:", "if (left << 1) != 0:", "too large"),
-        ("if (top >> 52) > highest or (left << 1) != 0:", "if (top >> 52) > highest:", "too fine"),
-        ("(left << 1) != 0", "left > 0", "what is left has a sign"),
+        ("if (top >> 52) > highest or left != 0:", "if left != 0:", "too large"),
+        ("if (top >> 52) > highest or left != 0:", "if (top >> 52) > highest:", "too fine"),
+        (
+            "left |= bits_of(near - anchor) ^ bits",
+            "left = bits_of(near - anchor) ^ bits",
+            "the last",
+        ),
+        ("total += bits_of(e + anchor)", "total += bits_of(near)", "errors without their signs"),
         ("highest = np.int64(smaller(guess, HIGHEST - 1) + 1022)", "highest = np.int64(2000)", "-"),
         ("error < math.inf and (top >> 52) < HIGHEST + 1022", "True", "infinite ones are counted"),
         (

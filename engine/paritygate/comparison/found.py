@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from contextlib import suppress
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +21,44 @@ _CHUNK = 1 << 12
 _SPARSE = 8  # fewer samples than one in so many are copied
 
 
+class _Lent:
+    """Memory that an array refers to; where nothing does any more, it may be lent again."""
+
+    _back: ClassVar[deque[Bits]] = deque(maxlen=2)  # what isn't lent: it is mapped already
+
+    def __init__(self, memory: Bits) -> None:
+        self._memory = memory
+        self.__array_interface__ = memory.__array_interface__
+
+    def __del__(self) -> None:
+        self._back.append(self._memory)
+
+    @classmethod
+    def of(cls, size: int) -> Bits:
+        """So many bytes at least."""
+        while cls._back:
+            with suppress(IndexError):  # another thread was faster
+                memory = cls._back.pop()
+                if memory.size >= size:
+                    return np.asarray(cls(memory))
+        return np.asarray(cls(np.empty(size, np.uint8)))
+
+
 class FailingRoom:
     """Where kernels write the failing samples of a part of a block; a thread has one."""
 
     def __init__(self, samples: int, elements: int) -> None:
         words = np.zeros((elements + 7) // 8, np.uint64)
         self.samples, self.elements = samples, 8 * words.size
+        memory = _Lent.of(13 * samples)
         self.room = Failing(
             total=np.zeros(1, np.int64),
-            rows=np.empty(samples, np.int64),
-            rules=np.empty(samples, np.uint8),
-            elements=np.empty(samples, np.uint32),
+            rows=memory[: 8 * samples].view(np.int64),
+            rules=memory[12 * samples : 13 * samples],
+            elements=memory[8 * samples : 12 * samples].view(np.uint32),
             flags=words.view(np.uint8),
             words=words,
+            listed=np.empty(words.size + 1, np.uint32),
         )
 
     @staticmethod

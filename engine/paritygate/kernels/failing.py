@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import scalar
 from paritygate.kernels.elements import Rule
+from paritygate.kernels.typed import trailing_zeros, whole
 
 OUTLYING, CAPPED = 1, 2  # bits of a flag
 
@@ -27,6 +28,7 @@ class Failing(NamedTuple):
         elements: uint32, their failing elements.
         flags: uint8, one an element of a stretch, and zeros up to a whole number of words.
         words: the same memory, eight flags a word.
+        listed: as many and one; written over.
     """
 
     total: Counts
@@ -35,6 +37,7 @@ class Failing(NamedTuple):
     elements: npt.NDArray[np.uint32]
     flags: npt.NDArray[np.uint8]
     words: npt.NDArray[np.uint64]
+    listed: npt.NDArray[np.uint32]
 
 
 @scalar
@@ -74,11 +77,15 @@ def keep_failing(size: int, width: int, first: int, rule: Rule, into: Failing) -
 
 @scalar
 def _keep_singles(words: int, first: int, rule: Any, into: Any) -> None:
-    """Of samples of one element: each word that has a flag is written down without a branch."""
-    n, exceeded = into.total[0], _rules(OUTLYING, 0, rule)
+    """Of samples of one element: words that have a flag are listed without a branch, then read."""
+    listed = into.listed
+    found = 0
     for word in range(words):
-        if into.words[word] == 0:
-            continue
+        listed[found] = word
+        found += whole(into.words[word] != 0)
+    n, exceeded = into.total[0], _rules(OUTLYING, 0, rule)
+    for place in range(found):
+        word = whole(listed[place])
         if into.words[word] == _ALL_OUTLYING:
             rows, rules = into.rows[n : n + 8], into.rules[n : n + 8]
             elements = into.elements[n : n + 8]
@@ -86,13 +93,15 @@ def _keep_singles(words: int, first: int, rule: Any, into: Any) -> None:
                 rows[j], rules[j], elements[j] = first + 8 * word + j, exceeded, 1
             n += 8
             continue
-        flags = into.flags[8 * word : 8 * word + 8]
-        for j in range(8):
-            flag = np.int64(flags[j])
+        left = into.words[word]
+        while left != 0:
+            j = trailing_zeros(left) >> 3
+            flag = np.int64(into.flags[8 * word + j])
             into.rows[n] = first + 8 * word + j
             into.rules[n] = _rules(flag & OUTLYING, flag >> 1, rule)
             into.elements[n] = 1
-            n += np.int64(flag != 0)
+            n += 1
+            left &= ~(np.uint64(0xFF) << np.uint64(8 * j))
     into.total[0] = n
 
 

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.kernels._jit import jit
+from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Rule
 from paritygate.kernels.failing import Failing, keep_failing
 from paritygate.kernels.grids import HIGHEST, PIECE, add_units, anchor_of, first_grid
 from paritygate.kernels.scalar import allowed
 from paritygate.kernels.scan import ABS_E, AGAIN, LARGEST, LEFT, LOOK, SUSPECT, E, near_worst
+from paritygate.kernels.typed import bits_of, larger, number_of
+
+_SPARSE = 8  # so many times the elements of failing samples are no more than those of a stretch
 
 Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -124,8 +127,6 @@ def scan_failing(
     Returns:
         Elements of these stretches.
     """
-    worst = min(best_excess[0], LARGEST)
-    lowest, slope, share = near_worst(rule.atol, rule.rtol, best_error[1], worst)
     grid = first_grid(guess)
     anchor = anchor_of(grid)
     base = np.float64(anchor).view(np.int64)
@@ -135,49 +136,79 @@ def scan_failing(
     for number in range(states.size // pieces):
         start = number * size
         stop = min(start + size, ref.size)
+        own = states[number * pieces : (number + 1) * pieces]
         all_states = np.uint8(0)
         for piece in range(pieces):
             at = start + piece * PIECE
             r, c = ref[at : min(at + PIECE, stop)], cand[at : min(at + PIECE, stop)]
             flags = failing.flags[at - start : at - start + r.size]
-            top = flagged = total = magnitude = left = np.int64(0)
+            top = total = magnitude = left = np.int64(0)
             for k in range(r.size):
                 value = np.float64(r[k])
                 e = np.float64(c[k]) - value
-                error = abs(e)
-                top = max(top, np.float64(error).view(np.int64))
-                flags[k] = np.uint8(not error <= allowed(value, rule.atol, rule.rtol))
-                flagged += np.int64(not error < share * allowed(value, lowest, slope))
-                near = e + anchor
-                steps = np.float64(near).view(np.int64) - base
-                total += steps
-                magnitude += abs(steps)
-                left |= np.float64(e - (near - anchor)).view(np.int64)
-            error = np.int64(top).view(np.float64)
+                bits = bits_of(abs(e))
+                top = larger(top, bits)
+                flags[k] = np.uint8(not abs(e) <= allowed(value, rule.atol, rule.rtol))
+                near = abs(e) + anchor
+                total += bits_of(e + anchor)
+                magnitude += bits_of(near)
+                left |= bits_of(near - anchor) ^ bits
+            error = number_of(top)
             if not error <= rule.cap:
                 for k in range(r.size):
                     error_k = abs(np.float64(c[k]) - np.float64(r[k]))
                     flags[k] |= np.uint8(not error_k <= rule.cap) << np.uint8(1)
-            state = np.uint8(0)
-            if error > best_error[0] or (flagged > 0 and top > 0):
-                state |= np.uint8(LOOK)
-            if (top >> 52) > highest or (left << 1) != 0:
+            state = np.uint8(LOOK if error > best_error[0] else 0)
+            if (top >> 52) > highest or left != 0:
                 state |= np.uint8(AGAIN)
             if not (error < math.inf and (top >> 52) < HIGHEST + 1022):
                 state = np.uint8(LEFT)
-            states[number * pieces + piece] = state
-            units[0, piece], units[1, piece] = total, magnitude
+            own[piece] = state
+            units[0, piece], units[1, piece] = total - r.size * base, magnitude - r.size * base
             all_states |= state
         if all_states & np.uint8(LEFT):
             for piece in range(pieces):
-                states[number * pieces + piece] = LEFT
+                own[piece] = LEFT
             continue
         counted += stop - start
         for piece in range(pieces):
-            if not states[number * pieces + piece] & np.uint8(AGAIN):
+            if not own[piece] & np.uint8(AGAIN):
                 add_units(chunks[E], units[0, piece], grid)
                 add_units(chunks[ABS_E], units[1, piece], grid)
         for k in range(stop - start, (stop - start + 7) & ~7):
             failing.flags[k] = 0
+        before = failing.total[0]
         keep_failing(stop - start, width, first + start // width, rule, failing)
+        rows = failing.rows[before : failing.total[0]]
+        _find_worse(
+            ref[start:stop], cand[start:stop], width, first + start // width, rows,
+            best_error, best_excess, own, rule,
+        )  # fmt: skip
     return counted
+
+
+@scalar
+def _find_worse(
+    ref: Any, cand: Any, width: int, first: int, rows: Any, best_error: Any, best_excess: Any,
+    states: Any, rule: Any,
+) -> None:  # fmt: skip
+    """Find pieces of a stretch that may hold an excess worse than the worst so far.
+
+    Where that is above 1, only samples that fail can; few of them are looked at one by one.
+    """
+    worst = min(best_excess[0], LARGEST)
+    lowest, slope, share = near_worst(rule.atol, rule.rtol, best_error[1], worst)
+    is_sparse = worst > 1.0 and _SPARSE * rows.size * width <= ref.size
+    for number in range(rows.size if is_sparse else states.size):
+        at, step = number * PIECE, PIECE
+        if is_sparse:
+            at, step = (rows[number] - first) * width, width
+        r, c = ref[at : min(at + step, ref.size)], cand[at : min(at + step, ref.size)]
+        flagged, top = np.int64(0), np.int64(0)
+        for k in range(r.size):
+            value = np.float64(r[k])
+            error = abs(np.float64(c[k]) - value)
+            top = larger(top, bits_of(error))
+            flagged += np.int64(not error < share * allowed(value, lowest, slope))
+        if flagged > 0 and top > 0:
+            states[0 if is_sparse else number] |= np.uint8(LOOK)

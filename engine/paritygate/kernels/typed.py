@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -136,3 +137,19 @@ def _sign_bit(typing_context: Any, value: Any) -> Any:
 
 # sign_bit(value): number of an integer's highest bit, in its type, known when it is compiled.
 sign_bit: Any = _plain_sign_bit if config.DISABLE_JIT else _sign_bit
+
+
+def _plain_trailing_zeros(value: Any) -> int:
+    return (int(value) & -int(value)).bit_length() - 1
+
+
+@instruction
+def _trailing_zeros(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate
+
+
+# trailing_zeros(value): number of the lowest bit that is set of 64, of which one is.
+trailing_zeros: Any = _plain_trailing_zeros if config.DISABLE_JIT else _trailing_zeros

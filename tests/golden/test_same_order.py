@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,29 @@ def test_a_fault_in_either_half_is_told(tmp_path: Path, monkeypatch: pytest.Monk
             pytest.raises(GoldenError, match=f"row {row}: the id is null"),
         ):
             is_same_order(pack, like)
+
+
+@pytest.mark.parametrize("differs", [0, 600])
+def test_once_a_half_differs_the_other_one_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: int
+) -> None:
+    for name in ("_SHARED", "_STEP", "_DROPPED_AT_ONCE"):
+        monkeypatch.setattr(same_order, name, 1)
+    read: set[int] = set()
+    ids = GoldenPack.ids
+
+    def slow(pack: GoldenPack, start: int, stop: int) -> object:
+        read.add(start)
+        time.sleep(1e-3)
+        return ids(pack, start, stop)
+
+    rows = list(range(1_200))
+    rows[differs] = -1
+    with pack_of(tmp_path / "a", rows, 400) as pack, pack_of(tmp_path / "b", range(1_200)) as like:
+        monkeypatch.setattr(GoldenPack, "ids", slow)
+        assert not is_same_order(pack, like)
+    assert {differs} < read
+    assert len(read) < 300
 
 
 @pytest.mark.parametrize("container", ["file", "parquet"])

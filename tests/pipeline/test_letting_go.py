@@ -18,8 +18,10 @@ from paritygate.core.events import ignore
 from paritygate.core.tensors import Block
 from paritygate.pipeline.drive import drive
 from paritygate.pipeline.letting_go import LettingGo
-from paritygate.pipeline.prepare import prepare_plan
+from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.pipeline.threads import Threads
+
+NAMES, SAMPLES = ("a.arrow", "b.arrow"), 12_000
 
 
 class Pack:
@@ -52,22 +54,42 @@ def test_nothing_is_let_go_of_before_all_that_is_before_it_is_done(order: list[i
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("rows", [900, 2_900, 12_000])
 def test_nothing_stays_mapped(tmp_path: Path, threads: int, rows: int) -> None:
-    samples = 12_000
-    y = np.random.default_rng(1).standard_normal((samples, 500)).astype(np.float32)
-    paths = [tmp_path / "a.arrow", tmp_path / "b.arrow"]
-    for path, values in zip(paths, (y, y + np.float32(1)), strict=True):
-        write_pack(path, range(samples), outputs={"y": values}, rows_per_batch=rows)
+    ready = two_recordings(tmp_path, rows)
+    hints = {"s": KeepHint(5)}
+    with ready.resources:
+        assert ready.prepared.reads_runs
+        most = Threads(threads, "option")
+        driven = drive(ready.prepared, ready.blocks, most, lambda _: hints, hints, ignore)
+        assert driven.tally.stages["s"].failed == SAMPLES
+        assert sum(mapped_kib(tmp_path / name) for name in NAMES) < 1_000
+
+
+def test_nothing_stays_mapped_that_no_thread_came_to_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = LettingGo.finish
+
+    def finish_first(letting_go: LettingGo, block: Block) -> None:
+        if block.start == 0:  # after that another thread is always busy
+            finish(letting_go, block)
+
+    monkeypatch.setattr(LettingGo, "finish", finish_first)
+    ready = two_recordings(tmp_path, 2_900)
+    hints = {"s": KeepHint(5)}
+    with ready.resources:
+        drive(ready.prepared, ready.blocks, Threads(2, "option"), lambda _: hints, hints, ignore)
+        assert sum(mapped_kib(tmp_path / name) for name in NAMES) < 1_000
+
+
+def two_recordings(folder: Path, rows: int) -> Preparation:
+    """Recordings of which every sample fails, of so many rows a record batch."""
+    y = np.random.default_rng(1).standard_normal((SAMPLES, 500)).astype(np.float32)
+    for name, values in zip(NAMES, (y, y + np.float32(1)), strict=True):
+        write_pack(folder / name, range(SAMPLES), outputs={"y": values}, rows_per_batch=rows)
     tolerance = {"outputs": {"y": {"atol": 1e-3, "rtol": 0.0}}}
     plan: dict[str, Any] = {
         "golden": "a.arrow",
         "runners": {"a": "recorded", "b": "b.arrow"},
         "stages": [{"name": "s", "reference": "a", "candidate": "b", **tolerance}],
     }
-    ready = prepare_plan(load_plan(plan, folder=tmp_path))
-    hints = {"s": KeepHint(5)}
-    with ready.resources:
-        assert ready.prepared.reads_runs
-        most = Threads(threads, "option")
-        driven = drive(ready.prepared, ready.blocks, most, lambda _: hints, hints, ignore)
-        assert driven.tally.stages["s"].failed == samples
-        assert sum(map(mapped_kib, paths)) < 1_000
+    return prepare_plan(load_plan(plan, folder=folder))

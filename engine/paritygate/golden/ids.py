@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden.ascending import all_ascend, can_share
 from paritygate.golden.same_order import is_same_order
 from paritygate.golden.values import Ids
 from paritygate.golden.write import folder_error
@@ -365,8 +366,12 @@ def check_kind(ids: Ids, kind: str) -> None:
 
 
 def _pass_over(pack: GoldenPack) -> tuple[bool, dict[str, tuple[str, ...]]]:
+    if can_share(pack) and not pack.may_vary:
+        values: dict[str, dict[str, None]] = {name: {} for name in pack.slices}
+        if all_ascend(pack, lambda start, stop: _check_values(pack, start, stop, values)):
+            return True, {name: tuple(known) for name, known in values.items()}
     is_ascending, last, repeated = True, None, 0
-    values: dict[str, dict[str, None]] = {name: {} for name in pack.slices}
+    values = {name: {} for name in pack.slices}
     for start, stop in pack.batch_spans(_STEP):
         ids = pack.ids(start, stop)
         if is_ascending:

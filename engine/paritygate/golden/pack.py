@@ -214,6 +214,11 @@ class GoldenPack:
         return all(source.is_mapped for source in self._sources)
 
     @property
+    def may_vary(self) -> bool:
+        """Whether some columns have to be read to know whether their samples have one shape."""
+        return bool(self._loose.columns)
+
+    @property
     def is_large(self) -> bool:
         """Whether what was looked at in passing has to be let go of at once."""
         return self._bytes > _RESIDENT

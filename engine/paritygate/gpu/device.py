@@ -71,6 +71,21 @@ def rule(compiled: F) -> F:
 
 
 @device
+def _wait_for_warp() -> None:
+    cuda.syncwarp()
+
+
+@device
+def _wait_for_block() -> None:
+    cuda.syncthreads()
+
+
+# sync_team(): threads of a block's team, of at most a warp, wait for each other. The simulator has
+# no warps, so that all threads of a block come here as often.
+sync_team: Any = _wait_for_block if SIMULATED else _wait_for_warp
+
+
+@device
 def bits_of(value: float) -> int:
     """The bits of a float64."""
     return int(np.float64(value).view(np.int64))

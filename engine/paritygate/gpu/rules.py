@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from paritygate.gpu.device import rule
-from paritygate.kernels import elements, scalar
+from paritygate.kernels import decisions, elements, scalar
 
 FINITE = scalar.FINITE
+UNDEFINED = decisions.UNDEFINED
 
 BINS = scalar.BINS
 
 allowed = rule(scalar.allowed)
+band_of = rule(decisions.band_of)
 bin_of = rule(scalar.bin_of)
 class_of = rule(scalar.class_of)
 excess = rule(scalar.excess)

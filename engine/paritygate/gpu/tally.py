@@ -78,7 +78,7 @@ class DeviceTally:
         self._team = 1
         while self._team < min(THREADS, width):
             self._team *= 2
-        self._most_blocks = _most_blocks()
+        self._most_blocks = most_blocks()
         self._samples = self._summed = self._kept = self._room = 0
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
         self._counts = _filled(0, scan.COUNTS, np.int64)
@@ -194,7 +194,8 @@ class DeviceTally:
         self._kept = 0
 
 
-def _most_blocks() -> int:
+def most_blocks() -> int:
+    """Blocks that a device is given at once."""
     if SIMULATED:
         return _SIMULATED_BLOCKS
     return _BLOCKS_EACH * int(cuda.get_current_device().MULTIPROCESSOR_COUNT)

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from numba import cuda, typeof, types
+from tests.gpu.compiled import deciding
 
 from paritygate.gpu import failing, fold, measures, ranks, scan, sums
 from paritygate.kernels.elements import Rule
@@ -74,6 +75,7 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
             ),
         ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),
+        **deciding.kernels(),
     }  # fmt: skip
 
 

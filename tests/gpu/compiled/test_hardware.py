@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
+from tests.gpu.deciding import FLOATS, cases
+from tests.gpu.deciding import check as check_decisions
 from tests.gpu.equality import TOLERANCE, check, pairs, planted, tolerances
 
-from paritygate.core.policy import Tolerance
+from paritygate.core.policy import DecisionRule, Tolerance
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,3 +51,28 @@ def test_many_blocks_count_what_the_cpu_counts(dtype: Any, width: int) -> None:
     ref = rng.normal(size=(3_000_000 // width, width)).astype(dtype)
     cand = (ref + rng.normal(size=ref.shape) * 1e-4).astype(dtype)
     check(ref, cand, Tolerance(3e-4, 1e-4), range(len(ref)), [len(ref) // 3])
+
+
+@pytest.mark.parametrize("kind", ["bands", "argmax", "topk"])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data(), st.sampled_from(FLOATS), CUTS, st.integers(0, 2**32))
+def test_batches_decide_what_the_cpu_decides(
+    kind: str, data: st.DataObject, dtype: str, cuts: list[int], seed: int
+) -> None:
+    case = data.draw(cases(kind, (dtype, dtype)))
+    samples = len(case["ref"])
+    in_order = range(7, 7 + samples)
+    shuffled = np.random.default_rng(seed).permutation(3 * samples)[:samples]
+    check_decisions(case, shuffled if seed % 2 else in_order, cuts)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("width", [2, 10, 1000])
+@pytest.mark.parametrize("kind", ["argmax", "topk"])
+def test_many_rows_decide_what_the_cpu_decides(kind: str, width: int, dtype: str) -> None:
+    rng = np.random.default_rng(width)
+    ref = rng.normal(size=(300_000 // width, width)).astype(dtype)
+    cand = (ref + rng.normal(size=ref.shape) * 1e-3).astype(dtype)
+    rule = DecisionRule("d", "s", argmax=kind == "argmax", topk=None if kind == "argmax" else 1)
+    given = {"rule": rule, "tolerance": Tolerance(1e-3, 1e-4), "stats": "full", "labelled": True}
+    check_decisions({**given, "ref": ref, "cand": cand}, range(len(ref)), [len(ref) // 3])

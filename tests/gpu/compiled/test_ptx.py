@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from numba import types
+from tests.gpu.compiled import deciding
 from tests.gpu.compiled.ptx import CHIPS, DTYPES, RECORD, kernels, ptx_of, taken_by
 
 from paritygate.gpu import rules
 from paritygate.gpu.device import rule, widen
 from paritygate.kernels import scalar
 
-PRODUCTS = {"scan", "keep_failing", "measure", "rank"}
+PRODUCTS = {"scan", "keep_failing", "measure", "rank", *deciding.PRODUCTS}
 _RECORDED = json.loads(RECORD.read_text())
 _ARITHMETIC = re.compile(
     r"^\s+(?:@\S+\s+)?((?:fma|mad|mul|add|sub|div|neg)\.\S*f(?:16|32|64)\S*)", re.M

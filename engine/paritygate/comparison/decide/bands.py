@@ -12,6 +12,7 @@ from paritygate.comparison.decide.base import (
     Codes,
     CompareAs,
     Decided,
+    Flags,
     Floats,
     count,
     differing,
@@ -60,6 +61,12 @@ class BandJudge:
         self._is_transformed = rule.transform is not None
         self._scan_edges: dict[np.dtype[Any], Any] = {}
         self._is_scanned = is_one_dtype and not self._is_transformed and exact.size <= MOST_EDGES
+
+    @property
+    def edges(self) -> tuple[Floats, Floats, Flags]:
+        """Edges as they are compared and as the other `compare_as` has them; and `tie_up`."""
+        main = self._compare_as
+        return self._edges[main], self._edges[other_than(main)], self._tie_up
 
     def __call__(self, ref: Array, cand: Array, samples: int) -> Decided:
         """Decide both sides of a block; views as `flat` makes them."""

@@ -1,0 +1,117 @@
+"""Decisions in Numba's simulator of a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.gpu.deciding import FLOATS, cases, check
+
+from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.gpu import decided, kinds, tally
+
+QUICK = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
+)
+CUTS = st.lists(st.integers(0, 100), max_size=2)
+KINDS = ("bands", "argmax", "topk")
+MIXED = (
+    *(("float32", "float64"), ("float64", "float32"), ("float16", "bfloat16")),
+    *(("bfloat16", "bfloat16"), ("float16", "float8_e5m2"), ("float32", "float16")),
+)
+WHOLE = (
+    *(("int8", "int8"), ("int4", "uint8"), ("bool", "bool"), ("int32", "uint32")),
+    *(("int64", "int64"), ("uint64", "int64"), ("int64", "int16"), ("uint16", "uint16")),
+)
+ARGMAX = DecisionRule("d", "s", argmax=True)
+EXACT = Tolerance()
+
+
+def ordinals_of(samples: int, seed: int) -> Any:
+    if seed % 2 == 0:
+        return range(7, 7 + samples)
+    return np.random.default_rng(seed).permutation(3 * samples)[:samples]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@QUICK
+@given(st.data(), st.sampled_from(FLOATS), CUTS, st.integers(0, 2**32))
+def test_batches_decide_what_the_cpu_decides(
+    kind: str, data: st.DataObject, dtype: str, cuts: list[int], seed: int
+) -> None:
+    case = data.draw(cases(kind, (dtype, dtype)))
+    check(case, ordinals_of(len(case["ref"]), seed), cuts)
+
+
+@settings(QUICK, max_examples=80)
+@given(st.data(), st.sampled_from(KINDS), st.sampled_from(MIXED + WHOLE))
+def test_other_dtypes_decide_what_the_cpu_decides(
+    data: st.DataObject, kind: str, dtypes: tuple[str, str]
+) -> None:
+    case = data.draw(cases(kind, dtypes))
+    check(case, range(len(case["ref"])), [5])
+
+
+@settings(QUICK, max_examples=30)
+@given(st.data(), st.sampled_from(KINDS), CUTS, st.integers(0, 2**32))
+def test_little_room_and_many_blocks_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, data: st.DataObject, kind: str, cuts: list[int], seed: int
+) -> None:
+    case = data.draw(cases(kind, ("float32", "float32")))
+    with monkeypatch.context() as changed:
+        changed.setattr(decided, "_ROOM", 1)
+        changed.setattr(kinds, "_SCRATCH", 1)
+        changed.setattr(tally, "_SIMULATED_BLOCKS", 9)
+        check(case, ordinals_of(len(case["ref"]), seed), cuts)
+
+
+@pytest.mark.parametrize(
+    ("rule", "dtypes", "message"),
+    [
+        (DecisionRule("d", "s", equal=True), FLOATS[:1] * 2, "a device decides bands"),
+        (
+            DecisionRule("d", "s", argmax=True, transform="softmax"),
+            FLOATS[:1] * 2,
+            "a device decides bands, argmax and topk without a transform; decide the others on the",
+        ),
+        (
+            DecisionRule("d", "s", argmax=True, compare_as="output"),
+            ("float16", "float32"),
+            "a device rounds no float32 to float16; compare these on the CPU",
+        ),
+    ],
+)
+def test_what_a_device_does_not_decide_is_said(
+    rule: DecisionRule, dtypes: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        DeviceDecisions(rule, EXACT, *dtypes, (4,), "gate")
+
+
+def deciding(shape: tuple[int, ...] = (4,), rule: DecisionRule = ARGMAX) -> Any:
+    return DeviceDecisions(rule, EXACT, "float32", "float32", shape, "gate").begin()
+
+
+def test_arrays_that_were_not_announced_are_refused() -> None:
+    good = np.zeros((2, 4), np.float32)
+    with pytest.raises(ValueError, match=r"ref is float64\[2, 4\], announced was float32\[2, 4\]"):
+        deciding().add(good.astype(np.float64), good, range(2))
+    with pytest.raises(ValueError, match=r"cand is float32\[1, 4\], announced was float32\[2, 4\]"):
+        deciding().add(good, good[:1], range(2))
+    with pytest.raises(ValueError, match="3 labels for 2 samples"):
+        deciding().add(good, good, range(2), np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="allowed is a range of step 1"):
+        deciding().add(good, good, range(0, 4, 2))
+
+
+def test_too_many_scores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paritygate.comparison import decisions_on_device
+
+    monkeypatch.setattr(decisions_on_device, "MOST", 7)
+    good = np.zeros((2, 4), np.float32)
+    with pytest.raises(ValueError, match="ref has 8 elements, at most 7 are decided at once"):
+        deciding().add(good, good, range(2))

@@ -82,7 +82,7 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "compare", compare)
     args = "compare r.arrow c*.arrow --atol 1 --rtol 0.5 --nonfinite match --id key --argmax z"
     more = "--self --limit 3 --stats gate --threads 2 --out o --tolerance y:atol=2,rtol=0"
-    rules = ("--topk", "t:3", "--equal", "e")
+    rules = ("--topk", "t:3", "--equal", "e", "--compare-on", "cpu")
     result = invoke(*args.split(), *more.split(), "--bands", "x: low < 0 <= high", *rules)
     assert "seen" in result.stderr
     assert callable(given.pop("observer"))
@@ -103,6 +103,7 @@ def test_every_option_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         "stats": "gate",
         "limit": 3,
         "threads": 2,
+        "compare_on": "cpu",
     }
 
 

@@ -310,6 +310,8 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "--keep-outputs",
         "--noise",
         "--isolate",
+        "--compare-on",
+        "cpu",
     ]
     assert "seen" in invoke("run", make_plan(tmp_path), *options).stderr
     assert callable(given.pop("observer"))
@@ -323,6 +325,7 @@ def test_every_option_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "keep_outputs": True,
         "noise": True,
         "isolate": True,
+        "compare_on": "cpu",
     }
 
 

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from paritygate.api.plans import PathLike, load_plan, plan_from_models
 from paritygate.api.result import RunResult
+from paritygate.comparison.place import open_place
 from paritygate.core.errors import ParityError, PlanError, Problem
 from paritygate.core.events import Observer, ignore
 from paritygate.core.plan import Plan
-from paritygate.core.tensors import Stats
+from paritygate.core.tensors import CompareOn, Stats
 from paritygate.pipeline.execute import Options, execute
 from paritygate.pipeline.graph_contract import note_unanswered, output_differences
 from paritygate.pipeline.prepare import Preparation, prepare_plan
@@ -36,6 +37,7 @@ def run(
     keep_outputs: bool = False,
     noise: bool = False,
     isolate: bool = False,
+    compare_on: CompareOn | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
     """Run a plan.
@@ -51,6 +53,7 @@ def run(
         keep_outputs: leave what every runner answers in the run folder, as recordings.
         noise: measure how far the references differ from themselves, as a plan with `[noise]` does.
         isolate: every runner in a process of its own, as with `isolate = "process"`.
+        compare_on: "cpu", "cuda": on a GPU, or "auto"; None: as the plan says, else "auto".
         observer: given the engine's events.
 
     Raises:
@@ -67,6 +70,7 @@ def run(
         threads=threads,
         keep_outputs=keep_outputs,
         noise=noise,
+        compare_on=compare_on,
         observer=observer or ignore,
     )
     return RunResult.of(execute(loaded, options))
@@ -90,6 +94,7 @@ def compare(
     stats: Stats = "full",
     limit: int | None = None,
     threads: int | None = None,
+    compare_on: CompareOn | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
     """Compare two recorded packs, joined by id in any order.
@@ -114,6 +119,7 @@ def compare(
         stats: tier of the statistics.
         limit: only the first samples; at best `incomplete`.
         threads: threads that compare; None chooses.
+        compare_on: as of `run`.
         observer: given the engine's events.
 
     Raises:
@@ -144,6 +150,7 @@ def compare(
         stats=stats,
         limit=limit,
         threads=threads,
+        compare_on=compare_on,
         observer=observer,
     )
 
@@ -187,7 +194,8 @@ def check(
     try:
         loaded = plan if isinstance(plan, Plan) else load_plan(plan, overrides=overrides)
         lines.append(("ok", f"plan {loaded.name!r}: valid, digest {loaded.digest()[:12]}"))
-        ready = prepare_plan(loaded)
+        place = open_place(loaded.table.compare_on or "auto")
+        ready = prepare_plan(loaded, place=place)
     except PlanError as e:
         lines += [("fail", f"{e.source}: {p}") for p in e.problems]
         return CheckReport(tuple(lines), e.exit_code)
@@ -258,6 +266,7 @@ def doctor() -> list[tuple[Status, str, str]]:
     Returns:
         Status, name and sentence of each thing looked at.
     """
+    from paritygate.api.gpus import describe_gpus
     from paritygate.runners.environment import (
         describe_cpu,
         describe_environment,
@@ -278,6 +287,7 @@ def doctor() -> list[tuple[Status, str, str]]:
         lines += _providers()
     lines += _plugins()
     lines.append(_kernels())
+    lines += describe_gpus()
     lines.append(_staging())
     cpu = describe_cpu()
     lines.append(("note", "processor", f"{cpu['model']}, {cpu['usable_cores']} usable cores"))
@@ -309,7 +319,8 @@ def _providers() -> Iterator[tuple[Status, str, str]]:
 
     names = onnxruntime.get_available_providers()
     yield "ok", "providers", ", ".join(names)
-    for name, takes_nodes, sentence in probe_providers(names):
+    libraries = Path(onnxruntime.__file__).parent / "capi"
+    for name, takes_nodes, sentence in probe_providers(names, libraries):
         yield "ok" if takes_nodes else "note", name, sentence
 
 

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.place import MEND, Place
 from paritygate.comparison.texts import TextComparer
 from paritygate.core.dtypes import is_string
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Stats
 
 OutputComparer = ElementComparer | TextComparer
+
+
+def make_placed(
+    place: Place,
+    names: tuple[str, str],
+    tolerance: Tolerance,
+    dtypes: tuple[str, str],
+    shape: tuple[int, ...],
+    stats: Stats,
+) -> OutputComparer:
+    """The same on a GPU, of the stage and the output of these names; of texts on the CPU.
+
+    Raises:
+        ValueError: as of `make_comparer`, or what isn't compared on a GPU.
+        DeviceError: the GPU failed, or counts wrong.
+    """
+    if is_string(dtypes[0]):
+        stage, output = names
+        place.note(f"stage {stage!r}, output {output!r}: texts are compared on the CPU")
+        return make_comparer(tolerance, *dtypes, shape, stats)
+    from paritygate.comparison.placed import PlacedComparer  # it loads what compiles for a GPU
+
+    try:
+        return PlacedComparer(place, *names, tolerance, *dtypes, shape, stats)
+    except ValueError as e:
+        raise ValueError(f"{e} (--compare-on cuda); {MEND}") from None
 
 
 def make_comparer(

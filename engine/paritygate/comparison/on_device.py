@@ -169,6 +169,11 @@ class Comparison:
         if samples:
             self._tally.add(left, right, ordinals)
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes, beside the batches."""
+        return self._tally.bytes_held
+
     def finish(self) -> tuple[OutputTally, SampleDetail]:
         """The tally of all batches, and the result of each sample, numbered as they were added."""
         counted = self._tally.read()

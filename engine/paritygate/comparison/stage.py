@@ -7,11 +7,12 @@ import threading
 import numpy as np
 
 from paritygate.comparison.collect import collect
-from paritygate.comparison.comparers import OutputComparer, make_comparer
+from paritygate.comparison.comparers import OutputComparer, make_comparer, make_placed
 from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
+from paritygate.comparison.place import Place
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.plan import Plan, Stage
@@ -28,8 +29,9 @@ class StageComparer:
         varying: outputs that are known not to be constant on either side.
     """
 
-    def __init__(self, plan: Plan, stage: Stage, stats: Stats) -> None:
+    def __init__(self, plan: Plan, stage: Stage, stats: Stats, place: Place | None = None) -> None:
         self.stage = stage
+        self._place = place
         self.plan = plan
         self._stats = stats
         self._elements: dict[tuple[object, ...], OutputComparer] = {}
@@ -64,6 +66,8 @@ class StageComparer:
 
     def warm_up(self) -> None:
         """Load or compile what compares clean samples of the outputs that are bound by now."""
+        if self._place is not None:
+            return  # tried out on a GPU when they were made
         for comparer in list(self._elements.values()):
             if isinstance(comparer, ElementComparer) and comparer.width <= _WARM_ELEMENTS:
                 shape = (1, *comparer.sample_shape)
@@ -98,12 +102,20 @@ class StageComparer:
                 problem = Problem(path, f"is {ref}; give atol and rtol (0 is a value)")
                 raise PlanError([problem], self.plan.source)
             try:
-                made = make_comparer(tolerance, ref, cand, shape, self._stats)
+                made = self._make(output, tolerance, (ref, cand), shape)
             except ValueError as e:
                 path = f"stages.{self.stage.name}.outputs.{output}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None
             self._elements[key] = made
         return self._elements[key]
+
+    def _make(
+        self, output: str, tolerance: Tolerance, dtypes: tuple[str, str], shape: tuple[int, ...]
+    ) -> OutputComparer:
+        if self._place is None:
+            return make_comparer(tolerance, *dtypes, shape, self._stats)
+        names = self.stage.name, output
+        return make_placed(self._place, names, tolerance, dtypes, shape, self._stats)
 
     def decision_comparer(
         self, rule: DecisionRule, tolerance: Tolerance, ref: str, cand: str, shape: tuple[int, ...]

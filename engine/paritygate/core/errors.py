@@ -119,6 +119,12 @@ class DenormalError(ParityError):
     code = "environment.denormals_flushed"
 
 
+class DeviceError(ParityError):
+    """A GPU that nothing can be compared on, or one that failed or counted wrong."""
+
+    code = "comparison.device"
+
+
 class FolderError(ParityError):
     """A run folder that can't be written or read (full disk, permissions, newer schema)."""
 

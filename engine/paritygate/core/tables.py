@@ -28,7 +28,7 @@ from paritygate.core.probes import ProbeName
 from paritygate.core.problems import describe_error, join_path, merge_by_path
 from paritygate.core.ranges import check_range
 from paritygate.core.shapes import check_shape
-from paritygate.core.tensors import DTYPES
+from paritygate.core.tensors import DTYPES, CompareOn
 from paritygate.core.versions import Target
 
 StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
@@ -423,6 +423,7 @@ class PlanTable(_Table):
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
     max_failure_bytes: Annotated[StrictInt, Field(ge=0)] = 1 << 30
     threads: Annotated[StrictInt, Field(ge=1)] | None = None
+    compare_on: CompareOn | None = None
     dims: DimsTable = Field(default_factory=_no_dims)
     inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
     constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)

@@ -20,6 +20,7 @@ Array = npt.NDArray[np.generic]
 Dim = int | str | None
 Shape = tuple[int, ...]
 Stats = Literal["gate", "full"]
+CompareOn = Literal["cpu", "cuda", "auto"]
 
 
 @dataclass(frozen=True)

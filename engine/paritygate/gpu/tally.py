@@ -130,6 +130,15 @@ class DeviceTally:
             cast(Any, sums.carry)[1, THREADS](self._chunks)
             self._summed = 0
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes, beside the batches."""
+        held = [*vars(self).values(), *(vars(self._full).values() if self._full else ())]
+        arrays = [
+            one for value in held for one in (value if isinstance(value, tuple) else (value,))
+        ]
+        return sum(int(one.nbytes) for one in arrays if hasattr(one, "copy_to_host"))
+
     def read(self) -> Counted:
         """What was counted so far, once the device is done."""
         self._take_failing()

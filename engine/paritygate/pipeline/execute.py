@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from paritygate.comparison.place import Place, describe_place, open_place
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.tables import NoiseTable
-from paritygate.core.tensors import Stats
+from paritygate.core.tensors import CompareOn, Stats
 from paritygate.golden.overlap import Overlap
 from paritygate.judge import Judgement, RunFacts, SideFacts, StageFacts, judge
 from paritygate.kernels.compiling import compiled_for
@@ -62,6 +63,7 @@ class Options:
         observer: given the engine's events.
         keep_outputs: leave what every runner answers in the run folder.
         noise: measure the noise of the references, as the plan's `[noise]` says or as its defaults.
+        compare_on: "cpu", "cuda" or "auto"; None: as the plan says, else "auto".
     """
 
     out: Path | None = None
@@ -74,6 +76,7 @@ class Options:
     observer: Observer = ignore
     keep_outputs: bool = False
     noise: bool = False
+    compare_on: CompareOn | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ def execute(plan: Plan, options: Options) -> Outcome:
     if options.keep_outputs and options.out is None:
         problem = Problem("keep_outputs", "needs a run folder; say where by out")
         raise PlanError([problem], plan.source)
+    place = open_place(options.compare_on or plan.table.compare_on or "auto")
     ready = prepare_plan(
         plan,
         stage=options.stage,
@@ -109,11 +113,12 @@ def execute(plan: Plan, options: Options) -> Outcome:
         stats=options.stats,
         cuts=options.cuts,
         callables=options.callables,
+        place=place,
     )
     with ready.resources:
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
-            outcome = run_prepared(ready, options, folder, started)
+            outcome = run_prepared(ready, options, folder, started, place)
             if folder is not None:
                 golden = [file.path for file in ready.prepared.pack.files]
                 folder.write(PLAN_FILE, saved_plan(ready.prepared.plan, golden))
@@ -128,7 +133,11 @@ def execute(plan: Plan, options: Options) -> Outcome:
 
 
 def run_prepared(
-    ready: Preparation, options: Options, folder: RunFolder | None, started: float
+    ready: Preparation,
+    options: Options,
+    folder: RunFolder | None,
+    started: float,
+    place: Place | None = None,
 ) -> Outcome:
     """Run what stands ready and judge it; its shards go to a folder, which isn't finished here.
 
@@ -137,6 +146,7 @@ def run_prepared(
         options: how to run; `out` isn't looked at.
         folder: for shards; None: none are written.
         started: when the run began, by `time.perf_counter`.
+        place: the GPU that compares, as it was prepared for.
 
     Raises:
         ParityError: it could not be judged.
@@ -209,6 +219,7 @@ def run_prepared(
         threads.describe(),
         options.stats,
     )
+    summary["comparison"] = describe_place(place)
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["dims"] = describe_dims(ready)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from paritygate.comparison.place import Place
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
@@ -105,6 +106,7 @@ def prepare_plan(
     callables: Mapping[str, CallableRunner] | None = None,
     rows: frozenset[int] | None = None,
     alone: str | None = None,
+    place: Place | None = None,
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -117,6 +119,7 @@ def prepare_plan(
         callables: runner name -> function object that stands in for the plan's runner.
         rows: judge only these, in the blocks and batches that they are in; None: all.
         alone: make this runner ready and no other, for no stage.
+        place: the GPU that compares; None: the CPU does.
 
     Raises:
         PlanError: the plan contradicts the pack or a model, or the limit is negative.
@@ -148,7 +151,7 @@ def prepare_plan(
         reads_inputs = bool(watched or imputing or not all(c.asks_nothing for c in contracts))
         blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples, reads_inputs)
         size = max((block.samples for block in blocks), default=1)
-        comparers = [StageComparer(plan, s, stats) for s in running if alone is None]
+        comparers = [StageComparer(plan, s, stats, place) for s in running if alone is None]
         check_names(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paritygate.runners.ort_libraries import MEND, why_not_in_force
 from paritygate.runners.ort_load import RECORD_PLACEMENT
 from paritygate.runners.ort_observe import OBSERVER, Fed, Observation
 from paritygate.runners.ort_options import CPU
@@ -17,8 +18,12 @@ _DEADLINE_S = 60.0
 _NODES = 2
 
 
-def probe_providers(providers: list[str]) -> Iterator[tuple[str, bool, str]]:
+def probe_providers(providers: list[str], libraries: Path) -> Iterator[tuple[str, bool, str]]:
     """Run a product and a sum on each provider but the CPU.
+
+    Args:
+        providers: those of the build.
+        libraries: folder of the build's own libraries.
 
     Returns:
         Provider, whether it took the nodes, and a sentence.
@@ -32,13 +37,16 @@ def probe_providers(providers: list[str]) -> Iterator[tuple[str, bool, str]]:
         for name in others:
             found = OBSERVER.submit(_request(path, name), [_ones()], _DEADLINE_S).result()
             taken = sum(1 for node in found.assigned or () if node[0] == name)
-            yield name, taken == _NODES, _sentence(name, taken, found)
+            yield name, taken == _NODES, _sentence(name, taken, found, libraries)
 
 
-def _sentence(name: str, taken: int, found: Observation) -> str:
+def _sentence(name: str, taken: int, found: Observation, libraries: Path) -> str:
     if found.problem:
         return f"isn't fit for use: {shorten(found.problem)}"
     if name not in found.in_force:
+        reason = why_not_in_force(name, libraries)
+        if reason:
+            return f"is in this build, but not in force here: {reason}; {MEND}"
         told = [w.text for w in read_warnings(found.said) if w.level != "warning"]
         why = f": {shorten(told[0])}" if told else ""
         return f"is in this build, but not in force here{why}"

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from paritygate.admission.staging import StagedFile
 from paritygate.core.errors import RunnerLoadError
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_admit import Artifacts
+from paritygate.runners.ort_libraries import why_not_in_force
 from paritygate.runners.ort_observe import CONFIG_FROM_MODEL
 from paritygate.runners.ort_operators import advise_on_operators
 from paritygate.runners.ort_options import CPU, Options
 from paritygate.runners.ort_placement import AssignedNode, find_misplaced
 from paritygate.runners.ort_text import shorten, whole_text
 
+_LOG = logging.getLogger("paritygate.runners")
 # Concurrent creation of sessions isn't documented as safe.
 _CREATING = threading.Lock()
 RECORD_PLACEMENT = "session.record_ep_graph_assignment_info"
@@ -98,6 +102,18 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
     in_force = tuple(session.get_providers())
     assigned = _assigned_nodes(session)
     requested = [p.name for p in options.providers]
+    libraries = Path(ort.__file__).parent / "capi"
+    findings = find_misplaced(
+        runner,
+        requested,
+        in_force,
+        assigned,
+        options.allowed_fallback,
+        lambda provider: why_not_in_force(provider, libraries),
+    )
+    for finding in findings:
+        if finding.code == "placement.downgraded":
+            _LOG.warning("runner %r: %s; the run holds for that", runner, finding.message)
     return Loaded(
         session=session,
         version=str(ort.__version__),
@@ -109,7 +125,7 @@ def load_session(runner: str, artifacts: Artifacts, options: Options) -> Loaded:
         },
         device=_device(in_force, assigned),
         is_thread_safe=_is_thread_safe(in_force, options),
-        findings=find_misplaced(runner, requested, in_force, assigned, options.allowed_fallback),
+        findings=findings,
         facts=facts,
         assigned=assigned,
         request=_request(artifacts, ort, options),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paritygate.runners.base import Finding
@@ -51,6 +51,7 @@ def find_misplaced(
     in_force: Sequence[str],
     assigned: Sequence[AssignedNode] | None,
     allowed: Sequence[str],
+    why: Callable[[str], str] = lambda provider: "",
 ) -> tuple[Finding, ...]:
     """What holds as soon as the model is loaded.
 
@@ -60,6 +61,7 @@ def find_misplaced(
         in_force: providers in force.
         assigned: where each node went; None where the runtime can't tell.
         allowed: op types and names of nodes that may run elsewhere than on the first provider.
+        why: provider -> why it isn't in force; empty where nobody knows.
     """
     if is_cpu_only(requested):
         return ()
@@ -69,7 +71,8 @@ def find_misplaced(
         if name == CPU:
             break  # what comes after it could only take what the CPU can't run
         if name not in in_force:
-            what = f"isn't in force; the model runs on {', '.join(in_force)}"
+            told = f" ({reason})" if (reason := why(name)) else ""
+            what = f"isn't in force{told}; the model runs on {', '.join(in_force)}"
             found.append(_downgraded(name, what))
         elif assigned is not None and not counts[name]:
             taken = ", ".join(f"{n} on {k}" for k, n in sorted(counts.items()))

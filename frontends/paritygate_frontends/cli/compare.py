@@ -12,6 +12,7 @@ from paritygate_frontends.cli.options import (
     ArgmaxOf,
     Atol,
     BandRules,
+    ComparesOn,
     EqualOf,
     Json,
     Limit,
@@ -49,6 +50,7 @@ def compare(
     limit: Limit = None,
     stats: StatsTier = "full",
     threads: Threads = None,
+    compare_on: ComparesOn = None,
     out: Out = Path("runs"),
     json: Json = False,
 ) -> None:
@@ -83,6 +85,7 @@ def compare(
                 stats=stats,
                 limit=limit,
                 threads=threads,
+                compare_on=compare_on,
                 observer=observer,
             ),
             json,

@@ -15,6 +15,7 @@ from paritygate.core.errors import PlanError, Problem
 COMMAND_LINE = "command line"
 Stats = Literal["gate", "full"]
 Nonfinite = Literal["fail", "match"]
+CompareOn = Literal["cpu", "cuda", "auto"]
 
 Atol = Annotated[
     float | None, typer.Option(metavar="X", help="Absolute tolerance of the float outputs.")
@@ -70,6 +71,12 @@ StatsTier = Annotated[
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Threads that run and compare.")
+]
+ComparesOn = Annotated[
+    CompareOn | None,
+    typer.Option(
+        "--compare-on", help="Compare on the CPU, on a GPU (cuda), or where outputs are (auto)."
+    ),
 ]
 Limit = Annotated[
     int | None,

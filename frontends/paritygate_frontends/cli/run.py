@@ -17,6 +17,7 @@ from paritygate_frontends.cli.options import (
     ArgmaxOf,
     Atol,
     BandRules,
+    ComparesOn,
     EqualOf,
     Isolate,
     Json,
@@ -107,6 +108,7 @@ def run(
     set_: Overrides = None,
     stats: StatsTier = "full",
     threads: Threads = None,
+    compare_on: ComparesOn = None,
     keep_outputs: Annotated[
         bool,
         typer.Option("--keep-outputs", help="Keep what both sides answer, beside the run."),
@@ -144,6 +146,7 @@ def run(
                 limit=limit,
                 stats=stats,
                 threads=threads,
+                compare_on=compare_on,
                 keep_outputs=keep_outputs,
                 noise=noise,
                 isolate=isolate,

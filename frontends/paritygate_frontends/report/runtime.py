@@ -41,6 +41,35 @@ def render_placement(runners: Mapping[str, Mapping[str, Any]]) -> Iterator[Rende
         yield Padding(Text(line), (0, 0, 0, 2), expand=False)
 
 
+def render_comparison(comparison: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """On which GPU was compared, and what; nothing where the CPU compared."""
+    chip = comparison.get("device")
+    if chip is None:
+        return
+    driver = f"driver {clean(chip['driver'])}, " if chip["driver"] else ""
+    yield Text()
+    yield Text("Compared on a GPU", style="bold")
+    told = (
+        f"{clean(chip['name'])}, compute capability {clean(chip['compute_capability'])}, {driver}"
+        f"CUDA {clean(chip['cuda'])}, {_size(chip['memory_bytes'])}; at most "
+        f"{_size(comparison['memory']['peak_bytes'])} were held for comparisons"
+    )
+    lines = [told, *_compared(comparison["samples"]), *map(clean, comparison["notes"])]
+    for line in lines:
+        yield Padding(Text(line), (0, 0, 0, 2), expand=False)
+
+
+def _compared(stages: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
+    for stage, outputs in stages.items():
+        for output, counts in outputs.items():
+            text = f"{clean(stage)}, {clean(output)}: {counted(counts['cuda'], 'sample')}"
+            yield text + (f", and {counts['cpu']:,} on the CPU" if counts["cpu"] else "")
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:.1f} MiB"
+
+
 def _placements(runners: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name, facts in runners.items():
         placed = facts.get("placement") or {}

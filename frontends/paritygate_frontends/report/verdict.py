@@ -15,7 +15,7 @@ from paritygate_frontends.report.coverage import render_coverage
 from paritygate_frontends.report.figures import clean, counted, seconds
 from paritygate_frontends.report.noise import render_noise
 from paritygate_frontends.report.probes import render_probes
-from paritygate_frontends.report.runtime import render_placement
+from paritygate_frontends.report.runtime import render_comparison, render_placement
 from paritygate_frontends.report.stage import render_stage
 
 STYLES = {
@@ -43,6 +43,7 @@ def render_report(
         yield Text()
         yield from render_stage(stage)
     yield from render_placement(summary.get("runners") or {})
+    yield from render_comparison(summary.get("comparison") or {})
     yield from render_consistency(summary.get("consistency") or {})
     yield from render_noise(summary.get("noise") or {}, summary.get("stages", []))
     yield from render_coverage(summary.get("coverage") or {})

@@ -1,0 +1,144 @@
+"""Where a run compares: which GPU, how much of its memory, and what was compared there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from paritygate.core.errors import DeviceError
+from paritygate.core.tensors import CompareOn
+from paritygate.gpu.driver import Chip, NoCudaError, find_chips
+
+On = Literal["cpu", "cuda"]
+
+PIECE_BYTES = 64 << 20  # of one side, copied to the device at once
+LEAST_BYTES = 1 << 16  # where less doesn't fit, nothing does
+_SIMULATED = Chip("Numba's simulator", "none", 0, "", "none")
+MEND = 'use --compare-on cpu (compare_on = "cpu" in the plan), or auto'
+
+
+@dataclass
+class Place:
+    """A GPU that a run compares on; several threads share it.
+
+    Attributes:
+        chip: the GPU.
+        piece_bytes: of one side, copied to it at once; less once its memory was too small.
+        is_given_up: its memory was too small even for the smallest pieces.
+        peak_bytes: the most memory that comparisons held on it at once.
+        notes: what was done otherwise than asked.
+        samples: (stage, output) -> samples compared on each.
+    """
+
+    chip: Chip
+    piece_bytes: int = PIECE_BYTES
+    is_given_up: bool = False
+    peak_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
+    _held: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, stage: str, output: str, on: On, samples: int) -> None:
+        """Samples of an output were compared there."""
+        with self._lock:
+            counts = self.samples.setdefault((stage, output), {"cuda": 0, "cpu": 0})
+            counts[on] += samples
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """A comparison that holds so many bytes of the device."""
+        with self._lock:
+            self._held += size
+            self.peak_bytes = max(self.peak_bytes, self._held)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= size
+
+    def note(self, text: str) -> None:
+        """Something was done otherwise than asked; told once."""
+        with self._lock:
+            if text not in self.notes:
+                self.notes.append(text)
+
+    def give_up(self, why: str) -> None:
+        """Compare on the CPU from now on."""
+        with self._lock:
+            if not self.is_given_up:
+                self.is_given_up = True
+                self.notes.append(f"the GPU {why}; what followed was compared on the CPU")
+
+    def shrink(self, tried: int) -> None:
+        """The device's memory was too small for pieces of `tried` bytes a side."""
+        with self._lock:
+            if tried > self.piece_bytes:
+                return  # another thread saw to it
+            is_least = tried // 2 < LEAST_BYTES
+            if not is_least:
+                self.piece_bytes = tried // 2
+                self.notes.append(
+                    f"the GPU had no room for pieces of {tried:,} bytes a side; from then on they "
+                    f"were of {self.piece_bytes:,}"
+                )
+        if is_least:
+            self.give_up(f"had no room for pieces of {tried:,} bytes a side")
+
+    def describe(self) -> dict[str, Any]:
+        """What a summary says of it."""
+        stages: dict[str, dict[str, Any]] = {}
+        for (stage, output), counts in sorted(self.samples.items()):
+            stages.setdefault(stage, {})[output] = dict(counts)
+        return {
+            "device": {
+                "name": self.chip.name,
+                "compute_capability": self.chip.compute_capability,
+                "driver": self.chip.driver,
+                "cuda": self.chip.cuda,
+                "memory_bytes": self.chip.memory_bytes,
+            },
+            "memory": {"piece_bytes": self.piece_bytes, "peak_bytes": self.peak_bytes},
+            "samples": stages,
+            "decisions": "cpu",
+            "notes": list(self.notes),
+        }
+
+
+def describe_place(place: Place | None) -> dict[str, Any]:
+    """What a summary says of where was compared; None: on the CPU."""
+    return {"on": "cpu"} if place is None else {"on": "cuda", **place.describe()}
+
+
+def open_place(asked: CompareOn) -> Place | None:
+    """The GPU that is asked for; None: the CPU compares.
+
+    Raises:
+        DeviceError: "cuda" was asked for, and nothing can be compared on a GPU here.
+    """
+    if asked != "cuda":
+        return None
+    if is_simulated():
+        return Place(_SIMULATED)
+    try:
+        chips = find_chips()
+    except NoCudaError as e:
+        raise DeviceError(
+            f"--compare-on cuda: there is no GPU to compare on: {e}; {MEND}"
+        ) from None
+    if importlib.util.find_spec("numba_cuda") is None:
+        raise DeviceError(
+            "--compare-on cuda: numba-cuda, which compiles for a GPU, isn't installed; install "
+            f"'paritygate[gpu]', or {MEND}"
+        )
+    return Place(chips[0])
+
+
+def is_simulated() -> bool:
+    """Whether Numba was told to simulate a GPU."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"

@@ -1,0 +1,189 @@
+"""Elements of an output, compared on a GPU where its memory has room, else on the CPU.
+
+What a GPU answers is believed only where it adds up: a kernel that never ran, or a part that never
+came, leaves counts that don't.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from paritygate.comparison.canary import check_device
+from paritygate.comparison.details import SampleDetail
+from paritygate.comparison.elements import ElementComparer, Ints
+from paritygate.comparison.on_device import DeviceComparer
+from paritygate.comparison.place import Place, is_simulated
+from paritygate.core.errors import DeviceError, ParityError
+from paritygate.core.policy import Tolerance
+from paritygate.core.tensors import Array
+from paritygate.tally.output import OutputTally
+
+_OUT_OF_MEMORY = 2  # of the driver's error codes
+
+
+class PlacedComparer(ElementComparer):
+    """Compares one output of a stage, on a GPU where it can.
+
+    Args:
+        place: the GPU.
+        stage: name of the stage.
+        output: name of the output.
+        tolerance: as of `ElementComparer`, and so are the others.
+        ref_dtype: dtype name of the reference.
+        cand_dtype: dtype name of the candidate.
+        sample_shape: shape of one sample.
+        stats: "gate" or "full".
+
+    Raises:
+        ValueError: as of `ElementComparer`, or what isn't compared on a GPU.
+        DeviceError: the GPU failed, or counts a known batch wrong.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        stage: str,
+        output: str,
+        tolerance: Tolerance,
+        ref_dtype: str,
+        cand_dtype: str,
+        sample_shape: tuple[int, ...],
+        stats: Literal["gate", "full"],
+    ) -> None:
+        super().__init__(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
+        self._place, self._names = place, (stage, output)
+        self._sample_bytes = self.width * max(dtype.itemsize for dtype in self.dtypes)
+        self._device: DeviceComparer | None = None
+        if self.width:
+            self._device = DeviceComparer(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
+            self._try_out(self._device, (ref_dtype, cand_dtype))
+
+    def compare(
+        self,
+        ref: Array,
+        cand: Array,
+        ordinals: Ints,
+        *,
+        is_lazy: bool = False,
+        in_order: bool = False,
+    ) -> tuple[OutputTally, SampleDetail]:
+        """Compare samples; as of `ElementComparer`.
+
+        Raises:
+            ValueError: as of `ElementComparer`.
+            DenormalError: the same.
+            DeviceError: the GPU failed, or what it counted doesn't add up.
+        """
+        found = None
+        if is_lazy and self._device is not None and len(ordinals):
+            found = self._on_device(self._device, ref, cand, ordinals)
+        self._place.count(*self._names, "cpu" if found is None else "cuda", len(ordinals))
+        if found is None:
+            return super().compare(ref, cand, ordinals, is_lazy=is_lazy, in_order=in_order)
+        return found
+
+    def _try_out(self, device: DeviceComparer, dtypes: tuple[str, str]) -> None:
+        try:
+            check_device(device, dtypes, is_simulated=is_simulated())
+        except ParityError:
+            raise
+        except Exception as e:
+            if not is_out_of_memory(e):
+                raise self._failed(e) from e
+            self._place.give_up("had no room for a first small batch")
+
+    def _on_device(
+        self, device: DeviceComparer, ref: Array, cand: Array, ordinals: Ints
+    ) -> tuple[OutputTally, SampleDetail] | None:
+        """What the GPU counts; None where its memory is too small."""
+        while not self._place.is_given_up:
+            tried = self._place.piece_bytes
+            try:
+                found = self._in_pieces(device, ref, cand, _numbers(ordinals), tried)
+            except Exception as e:
+                if not is_out_of_memory(e):
+                    raise self._failed(e) from e
+                self._place.shrink(tried)
+                continue
+            problem = what_is_wrong(self, found, len(ordinals))
+            if problem:
+                raise self._failed(problem)
+            return found
+        return None
+
+    def _in_pieces(
+        self,
+        device: DeviceComparer,
+        ref: Array,
+        cand: Array,
+        ordinals: Ints | range,
+        piece_bytes: int,
+    ) -> tuple[OutputTally, SampleDetail]:
+        step = max(1, piece_bytes // self._sample_bytes)
+        samples = len(ordinals)
+        comparison = device.begin()
+        with self._place.holding(2 * min(step, samples) * self._sample_bytes):
+            for start in range(0, samples, step):
+                part = slice(start, start + step)
+                comparison.add(ref[part], cand[part], ordinals[part])
+            with self._place.holding(comparison.bytes_held):
+                return comparison.finish()
+
+    def _failed(self, why: object) -> DeviceError:
+        stage, output = self._names
+        told = " ".join(str(why).split()) or type(why).__name__
+        chip = self._place.chip.name
+        return DeviceError(
+            f"stage {stage!r}, output {output!r}: the GPU ({chip}) failed: {told}; nothing that it "
+            "counted is used: run again, or with --compare-on cpu"
+        )
+
+
+def what_is_wrong(
+    comparer: ElementComparer, found: tuple[OutputTally, SampleDetail], samples: int
+) -> str:
+    """Why what was counted of so many samples can't be right; empty where it may be."""
+    tally, detail = found
+    elements = samples * comparer.width
+    if (tally.samples, detail.samples, tally.elements) != (samples, samples, elements):
+        return (
+            f"it counted {tally.samples:,} samples and {tally.elements:,} elements of the "
+            f"{samples:,} and {elements:,} that were sent"
+        )
+    rows, counts = detail.rows, detail.counts
+    edges = np.concatenate([[-1], rows, [samples]])
+    if not np.all(np.diff(edges) > 0) or int(counts.sum(dtype=np.int64)) != tally.failing_elements:
+        return "the failing samples that it lists aren't those that it counted"
+    broken = tally.elements - tally.finite_pairs
+    if comparer.tolerance.nonfinite == "match":
+        broken = tally.disagreeing_nonfinite
+    cap = math.inf if comparer.tolerance.max_abs is None else comparer.tolerance.max_abs
+    excess = tally.max_excess.value if tally.max_excess is not None else 0
+    error = tally.max_abs_error.value if tally.max_abs_error is not None else 0
+    bins = tally.histogram
+    if tally.tier == "full" and bins.zeros + int(bins.counts.sum()) != tally.finite_pairs:
+        return "its histogram doesn't hold all errors"
+    if tally.failing_elements < broken + int(excess > 1 or error > cap):
+        return (
+            f"it found an error of {float(excess):.3g} times what is allowed and {broken:,} values "
+            f"that aren't finite, and lists {tally.failing_elements:,} failing elements"
+        )
+    return ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory of a device, or memory that it reads, was too small."""
+    if isinstance(error, MemoryError):
+        return True
+    code = getattr(error, "code", None)
+    return isinstance(code, int) and int(code) == _OUT_OF_MEMORY
+
+
+def _numbers(ordinals: Ints) -> Ints | range:
+    """Ascending ordinals without a gap as a range, which takes no copy to the device."""
+    first, count = int(ordinals[0]), len(ordinals)
+    is_gapless = int(ordinals[-1]) - first == count - 1 and bool(np.all(np.diff(ordinals) == 1))
+    return range(first, first + count) if is_gapless else ordinals

@@ -1,0 +1,137 @@
+"""`--compare-on`: where outputs are compared, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.frontends.command import environment, invoke
+from tests.frontends.plans import make_plan
+
+from paritygate.comparison import place
+from paritygate.comparison.place import open_place
+from paritygate.core.errors import DeviceError
+from paritygate.gpu.driver import Chip, NoCudaError
+from paritygate_frontends.report.runtime import render_comparison
+
+REASON = "no NVIDIA driver is installed"
+SENTENCE = (
+    f"--compare-on cuda: there is no GPU to compare on: {REASON}; use --compare-on cpu "
+    '(compare_on = "cpu" in the plan), or auto'
+)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find() -> list[Chip]:
+        raise NoCudaError(REASON)
+
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    monkeypatch.setattr(place, "find_chips", find)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("says", ["option", "plan"])
+def test_without_a_gpu_nothing_is_run(tmp_path: Path, says: str) -> None:
+    plan = make_plan(tmp_path)
+    (tmp_path / "ref.onnx").unlink()  # it would be told, were it looked for
+    text = plan.read_text()
+    if says == "plan":
+        plan.write_text(f'compare_on = "cuda"\n{text}')
+    asked = ("--compare-on", "cuda") if says == "option" else ()
+    result = invoke("run", plan, "--out", tmp_path / "runs", "--json", *asked)
+    assert result.exit_code == 2
+    told = json.loads(result.stdout)
+    assert told["verdict"] == "unjudged"
+    assert [(r["code"], r["message"]) for r in told["reasons"]] == [("comparison.device", SENTENCE)]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_option_has_precedence_over_the_plan(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1.0 + 1e-6)
+    plan.write_text(f'compare_on = "cuda"\n{plan.read_text()}')
+    asked = ("--compare-on", "cpu", "--set", "stages.only.flips.gate=1")
+    result = invoke("run", plan, "--out", tmp_path / "runs", "--json", *asked)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["comparison"] == {"on": "cpu"}
+    assert invoke("check", plan).exit_code == 2
+
+
+def test_a_place_that_is_unknown_is_a_problem_of_the_plan(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    plan.write_text(f'compare_on = "gpu"\n{plan.read_text()}')
+    result = invoke("check", plan)
+    assert result.exit_code == 2
+    assert "compare_on: " in result.output
+
+
+@pytest.mark.parametrize("has_compiler", [False, True])
+def test_a_gpu_needs_what_compiles_for_it(
+    monkeypatch: pytest.MonkeyPatch, has_compiler: bool
+) -> None:
+    chip = Chip("A", "9.0", 1 << 30, "", "13.0")
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    monkeypatch.setattr(place, "find_chips", lambda: [chip, chip])
+    found = object() if has_compiler else None
+    monkeypatch.setattr(place.importlib.util, "find_spec", lambda name: found)
+    if has_compiler:
+        opened = open_place("cuda")
+        assert opened is not None
+        assert opened.chip is chip
+        return
+    with pytest.raises(DeviceError, match="numba-cuda, which compiles for a GPU, isn't installed"):
+        open_place("cuda")
+
+
+@pytest.mark.slow
+def test_auto_looks_for_no_gpu_and_loads_nothing_for_one(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1.0 + 1e-6)
+    code = (
+        "import sys, paritygate\n"
+        f"found = paritygate.run({str(plan)!r}, out=None, compare_on='auto')\n"
+        "assert found.summary['comparison'] == {'on': 'cpu'}\n"
+        "bad = [m for m in sys.modules if m.split('.')[0] in ('cupy', 'numba_cuda')]\n"
+        "assert not bad and 'numba.cuda' not in sys.modules, bad\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def lines(comparison: dict[str, Any]) -> list[str]:
+    return [
+        str(getattr(part, "renderable", part))
+        for part in render_comparison(comparison)
+        if str(part)
+    ]
+
+
+def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
+    assert lines({"on": "cpu"}) == []
+    found = {
+        "device": {
+            "name": "A",
+            "compute_capability": "9.0",
+            "driver": "580.65.06",
+            "cuda": "13.0",
+            "memory_bytes": 80 << 30,
+        },
+        "memory": {"peak_bytes": 37 << 20, "piece_bytes": 1 << 26},
+        "samples": {"s": {"y": {"cuda": 20, "cpu": 0}, "z": {"cuda": 1, "cpu": 1900}}},
+        "decisions": "cpu",
+        "notes": ["the GPU had no room"],
+    }
+    held = "at most 37.0 MiB were held for comparisons"
+    assert lines(found) == [
+        "Compared on a GPU",
+        f"A, compute capability 9.0, driver 580.65.06, CUDA 13.0, 80.0 GiB; {held}",
+        "s, y: 20 samples",
+        "s, z: 1 sample, and 1,900 on the CPU",
+        "the GPU had no room",
+    ]

@@ -1,0 +1,341 @@
+"""Runs that compare on a GPU, in Numba's simulator of one: what they judge, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.packs import write_pack
+
+import paritygate
+from paritygate.comparison import canary, on_device, place, placed
+from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.on_device import Comparison
+from paritygate.comparison.place import LEAST_BYTES, Place
+from paritygate.comparison.placed import PlacedComparer, is_out_of_memory, what_is_wrong
+from paritygate.core.errors import DeviceError, PlanError
+from paritygate.core.policy import Tolerance
+from paritygate.gpu import failing, scan
+from paritygate.gpu.driver import Chip
+
+CHIP = Chip("A", "9.0", 1 << 30, "", "13.0")
+TOLERANCE = Tolerance(1e-3, 1e-3)
+SAMPLES = 40
+
+
+class RefusedError(Exception):
+    """What a driver raises, with its code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"[{code}] refused")
+        self.code = code
+
+
+def sides(width: int = 5, dtype: Any = np.float32) -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    ref = rng.normal(size=(SAMPLES, width))
+    cand = ref * (1 + 1e-4 * rng.normal(size=ref.shape))
+    cand[3] = ref[3]
+    cand[7, 2], cand[9, 0], cand[SAMPLES - 1, 4] = 9.0, np.nan, -np.inf
+    return ref.astype(dtype), cand.astype(dtype)
+
+
+@pytest.fixture
+def packs(tmp_path: Path) -> tuple[Path, Path]:
+    ref, cand = sides()
+    ids = np.arange(SAMPLES)
+    for name, values in (("ref", ref), ("cand", cand)):
+        outputs = {"y": values, "t": np.array(["a"] * SAMPLES)}
+        write_pack(tmp_path / f"{name}.arrow", ids, {}, outputs, rows_per_batch=16)
+    return tmp_path / "ref.arrow", tmp_path / "cand.arrow"
+
+
+def compare(packs: tuple[Path, Path], on: Any, **options: Any) -> Any:
+    given = {"atol": 1e-3, "rtol": 1e-3, "out": None, "threads": 1, "stats": "gate", **options}
+    return paritygate.compare(*packs, compare_on=on, **given)
+
+
+@pytest.mark.parametrize("stats", ["gate", "full"])
+def test_a_run_on_a_gpu_judges_as_one_on_the_cpu(packs: tuple[Path, Path], stats: str) -> None:
+    ours, theirs = (compare(packs, on, stats=stats) for on in ("cuda", "cpu"))
+    assert (ours.verdict, ours.reasons) == (theirs.verdict, theirs.reasons)
+    assert ours.summary["stages"] == theirs.summary["stages"]
+    assert theirs.summary["comparison"] == {"on": "cpu"}
+    found = ours.summary["comparison"]
+    assert found["on"] == "cuda"
+    assert found["device"]["name"] == "Numba's simulator"
+    (samples,) = found["samples"].values()
+    assert samples == {"y": {"cuda": SAMPLES, "cpu": 0}}
+    assert found["memory"]["peak_bytes"] > 0
+    assert [note for note in found["notes"] if "texts are compared on the CPU" in note]
+
+
+def test_samples_that_one_side_lacks_are_left_out(packs: tuple[Path, Path], tmp_path: Path) -> None:
+    ref, cand = sides()
+    some = np.flatnonzero(np.arange(SAMPLES) % 3)
+    write_pack(tmp_path / "ref.arrow", np.arange(SAMPLES), {}, {"y": ref})
+    write_pack(tmp_path / "cand.arrow", some, {}, {"y": cand[some]})
+    ours, theirs = (compare(packs, on) for on in ("cuda", "cpu"))
+    assert ours.summary["stages"] == theirs.summary["stages"]
+    (samples,) = ours.summary["comparison"]["samples"].values()
+    assert sum(samples["y"].values()) == len(some)
+
+
+def test_what_a_gpu_cant_compare_is_a_problem_of_the_plan(
+    packs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> Any:
+        raise ValueError("a device has no such tier")
+
+    monkeypatch.setattr(placed, "DeviceComparer", refuse)
+    with pytest.raises(PlanError) as raised:
+        compare(packs, "cuda")
+    told = (
+        "stages.comparison.outputs.y: a device has no such tier (--compare-on cuda); use "
+        '--compare-on cpu (compare_on = "cpu" in the plan), or auto'
+    )
+    assert [str(problem) for problem in raised.value.problems] == [told]
+
+
+def placed_comparer(where: Place, dtype: str = "float32", width: int = 5) -> PlacedComparer:
+    return PlacedComparer(where, "s", "y", TOLERANCE, dtype, dtype, (width,), "gate")
+
+
+def check(comparer: ElementComparer, ref: Any, cand: Any) -> None:
+    """It says what the CPU says, and so do the samples that are looked at."""
+    dtype = ref.dtype.name
+    host = ElementComparer(TOLERANCE, dtype, dtype, ref.shape[1:], "gate")
+    expected = host.compare(ref, cand, np.arange(len(ref)), is_lazy=False)
+    found = comparer.compare(ref, cand, np.arange(len(ref)), is_lazy=True, in_order=True)
+    rows = np.arange(len(ref))
+    comparer.look_at(found[1], rows, ref, cand)
+    assert canary.difference(found, expected) == ""
+    np.testing.assert_array_equal(found[1].worst.of(rows).index, expected[1].worst.index)
+
+
+def test_pieces_count_what_the_whole_counts() -> None:
+    ref, cand = sides()
+    where = Place(CHIP, piece_bytes=60)  # three samples
+    check(placed_comparer(where), ref, cand)
+    assert where.samples == {("s", "y"): {"cuda": SAMPLES, "cpu": 0}}
+    assert where.notes == []
+
+
+def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int, error: BaseException) -> list[int]:
+    """Let the device take no batch of more bytes; the sizes that it was given."""
+    real, given = on_device.on_device, []
+
+    def take(array: Any) -> Any:
+        given.append(array.nbytes)
+        if array.nbytes > most:
+            raise error
+        return real(array)
+
+    monkeypatch.setattr(on_device, "on_device", take)
+    return given
+
+
+def test_too_little_memory_makes_pieces_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "LEAST_BYTES", 8)
+    ref, cand = sides()
+    where = Place(CHIP, piece_bytes=640)
+    comparer = placed_comparer(where)
+    given = refuse_above(monkeypatch, 100, RefusedError(2))
+    check(comparer, ref, cand)
+    assert where.piece_bytes == 80
+    assert given[:3] == [640, 320, 160]
+    assert set(given[3:]) == {80}
+    assert len(where.notes) == 3
+    assert where.notes[-1] == (
+        "the GPU had no room for pieces of 160 bytes a side; from then on they were of 80"
+    )
+    assert where.samples == {("s", "y"): {"cuda": SAMPLES, "cpu": 0}}
+
+
+def test_no_memory_at_all_is_the_cpus_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref, cand = sides()
+    where = Place(CHIP, piece_bytes=4 * LEAST_BYTES)
+    comparer = placed_comparer(where)
+    given = refuse_above(monkeypatch, 0, MemoryError())
+    check(comparer, ref, cand)
+    assert where.is_given_up
+    assert where.notes[-1] == (
+        f"the GPU had no room for pieces of {LEAST_BYTES:,} bytes a side; what followed was "
+        "compared on the CPU"
+    )
+    tried = len(given)
+    check(comparer, ref, cand)
+    assert len(given) == tried
+    assert where.samples == {("s", "y"): {"cuda": 0, "cpu": 2 * SAMPLES}}
+
+
+def test_memory_that_fails_between_pieces_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref, cand = sides()
+    where = Place(CHIP, piece_bytes=2 * LEAST_BYTES)
+    comparer = placed_comparer(where)
+    where.piece_bytes, real, calls = 200, Comparison.add, []
+    monkeypatch.setattr(place, "LEAST_BYTES", 8)
+
+    def add(self: Any, *args: Any) -> None:
+        calls.append(len(args[0]))
+        if len(calls) == 3:
+            raise RefusedError(2)
+        real(self, *args)
+
+    monkeypatch.setattr(Comparison, "add", add)
+    check(comparer, ref, cand)
+    assert calls[:3] == [10, 10, 10]
+    assert set(calls[3:]) == {5}
+
+
+def test_a_first_batch_without_room_is_compared_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse_above(monkeypatch, 0, RefusedError(2))
+    where = Place(CHIP)
+    check(placed_comparer(where), *sides())
+    assert where.notes == [
+        "the GPU had no room for a first small batch; what followed was compared on the CPU"
+    ]
+    assert where.samples == {("s", "y"): {"cuda": 0, "cpu": SAMPLES}}
+
+
+@pytest.mark.parametrize("code", [700, 999, 1])
+def test_a_gpu_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    comparer = placed_comparer(Place(CHIP))
+    refuse_above(monkeypatch, 0, RefusedError(code))
+    with pytest.raises(DeviceError, match="^") as raised:
+        comparer.compare(*sides(), np.arange(SAMPLES), is_lazy=True)
+    assert str(raised.value) == (
+        f"stage 's', output 'y': the GPU (A) failed: [{code}] refused; nothing that it counted is "
+        "used: run again, or with --compare-on cpu"
+    )
+    with pytest.raises(DeviceError, match="refused"):
+        placed_comparer(Place(CHIP))
+
+
+def test_a_lost_gpu_ends_a_run_without_a_verdict(
+    packs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = Comparison.finish, []
+
+    def finish(self: Any) -> Any:
+        calls.append(self)
+        if len(calls) > 1:  # the first one is the batch that is known
+            raise RefusedError(999)
+        return real(self)
+
+    monkeypatch.setattr(Comparison, "finish", finish)
+    with pytest.raises(DeviceError, match="stage 'comparison', output 'y': the GPU .* failed"):
+        compare(packs, "cuda")
+
+
+Change = Callable[[Any, Any], tuple[Any, Any]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tally, detail: (replace(tally, failing_elements=0), detail),
+        lambda tally, detail: (replace(tally, samples=SAMPLES - 1), detail),
+        lambda tally, detail: (replace(tally, classes=(0,) * 16), detail),
+        lambda tally, detail: (tally, replace(detail, rows=detail.rows[::-1])),
+        lambda tally, detail: (tally, replace(detail, rows=detail.rows + SAMPLES)),
+        lambda tally, detail: (tally, replace(detail, counts=detail.counts * 2)),
+        lambda tally, detail: (tally, replace(detail, samples=SAMPLES + 1)),
+    ],
+)
+def test_counts_that_dont_add_up_are_no_verdict(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comparer = placed_comparer(Place(CHIP))
+    real = Comparison.finish
+    monkeypatch.setattr(Comparison, "finish", lambda self: change(*real(self)))
+    with pytest.raises(DeviceError, match="nothing that it counted is used"):
+        comparer.compare(*sides(), np.arange(SAMPLES), is_lazy=True)
+    with pytest.raises(DeviceError, match="the GPU counts wrong"):
+        placed_comparer(Place(CHIP))
+
+
+@pytest.mark.parametrize(
+    "bad", [lambda c: c + 9.0, lambda c: np.where(c < 0, np.nan, c), lambda c: c * np.inf]
+)
+@pytest.mark.parametrize("nonfinite", ["fail", "match"])
+def test_failing_elements_that_nobody_lists_are_noticed(bad: Any, nonfinite: Any) -> None:
+    ref, _ = sides()
+    cand = bad(ref)
+    tolerance = Tolerance(1e-3, 1e-3, nonfinite=nonfinite)
+    host = ElementComparer(tolerance, "float32", "float32", (5,), "gate")
+    tally, detail = host.compare(ref, cand, np.arange(SAMPLES))
+    assert what_is_wrong(host, (tally, detail), SAMPLES) == ""
+    none = replace(detail, rows=detail.rows[:0], counts=detail.counts[:0])
+    told = what_is_wrong(host, (replace(tally, failing_elements=0), none), SAMPLES)
+    assert told.endswith("and lists 0 failing elements")
+
+
+def test_a_histogram_that_lacks_errors_is_noticed() -> None:
+    ref, cand = sides()
+    ref[3, 3], cand[3, 3], ref[4] = -3e38, 3e38, cand[4]
+    host = ElementComparer(TOLERANCE, "float32", "float32", (5,), "full")
+    tally, detail = host.compare(ref, cand, np.arange(SAMPLES))
+    assert what_is_wrong(host, (tally, detail), SAMPLES) == ""
+    none = replace(tally, histogram=type(tally.histogram)())
+    assert what_is_wrong(host, (none, detail), SAMPLES) == "its histogram doesn't hold all errors"
+
+
+def test_an_error_over_the_cap_that_nobody_lists_is_noticed() -> None:
+    ref, _ = sides()
+    host = ElementComparer(Tolerance(1.0, 0.0, max_abs=0.1), "float32", "float32", (5,), "gate")
+    tally, detail = host.compare(ref, ref + np.float32(0.5), np.arange(SAMPLES))
+    none = replace(detail, rows=detail.rows[:0], counts=detail.counts[:0])
+    assert what_is_wrong(host, (replace(tally, failing_elements=0), none), SAMPLES)
+
+
+def test_kernels_that_never_ran_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __getitem__(self, shape: Any) -> Any:
+            return lambda *args: None
+
+    comparer = placed_comparer(Place(CHIP))
+    for module, kernel in ((scan, "scan"), (failing, "keep_failing")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, kernel, Silent())
+            with pytest.raises(DeviceError, match="failed: it"):
+                comparer.compare(*sides(), np.arange(SAMPLES), is_lazy=True)
+
+
+def test_samples_without_elements_are_the_cpus() -> None:
+    where = Place(CHIP)
+    none = np.empty((4, 0), np.float32)
+    found, _ = placed_comparer(where, width=0).compare(none, none, np.arange(4), is_lazy=True)
+    assert (found.samples, found.empty_samples) == (4, 4)
+    assert where.samples == {("s", "y"): {"cuda": 0, "cpu": 4}}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [1, 3, 5000])
+@pytest.mark.parametrize("nonfinite", ["fail", "match"])
+def test_the_known_batch_has_failing_elements(dtype: str, width: int, nonfinite: Any) -> None:
+    tolerance = Tolerance(1e300, 0.9, nonfinite=nonfinite)
+    taken = min(width, 4096)
+    ref, cand = canary._sides(3, taken, (dtype, dtype))
+    host = ElementComparer(tolerance, dtype, dtype, (taken,), "gate")
+    found, _ = host.compare(ref, cand, np.arange(3))
+    assert found.failing_elements > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (RefusedError(2), True),
+        (RefusedError(700), False),
+        (MemoryError(), True),
+        (ValueError("2"), False),
+    ],
+)
+def test_which_errors_are_of_memory(error: BaseException, is_memory: bool) -> None:
+    assert is_out_of_memory(error) == is_memory

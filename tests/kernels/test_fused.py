@@ -22,6 +22,7 @@ DECIDING = {
     "scan.scan_floats",
     "scan_failing.keep_suspects",
     "scan_failing.scan_failing",
+    "scan_full.scan_full",
     "scan_bands._come_near",
     "scan_integers.scan_integers",
     "scan_narrow.judge",

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.tensors import Array
-from paritygate.kernels import blocks, elements, grids, linked, measures, scan, sums
+from paritygate.kernels import blocks, elements, grids, linked, measures, scan, scan_full, sums
+from paritygate.kernels.one_pass import LANES
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.output import MIN_RANKED_WIDTH
 
@@ -44,7 +45,7 @@ class Scan:
     tiles = 1 << 40  # a whole block goes at once
 
     def __init__(self, work: Work, full: FullTier | None) -> None:
-        self.samples = max(1, STRETCH // work.width)  # a stretch
+        self.samples = stretch_of(work.width)
         self._size = self.samples * work.width
         self._pieces = -(-self._size // grids.PIECE)
         self._most = max(1, _PART // self._size)
@@ -124,6 +125,13 @@ def can_scan(work: Work) -> bool:
     return rule.atol + rule.rtol * largest < math.inf
 
 
+def stretch_of(width: int) -> int:
+    """Samples of so many elements that are judged at once."""
+    samples = max(1, STRETCH // width)
+    is_cut = width < MIN_RANKED_WIDTH and samples > LANES
+    return samples - samples % LANES if is_cut else samples
+
+
 def runs(
     dirty: npt.NDArray[np.bool_], samples: int, start: int, stop: int
 ) -> Iterator[tuple[int, int]]:
@@ -166,6 +174,7 @@ class _Room(threading.local):
         self.measures = measures.Room(
             self._piece[2], self._piece[3], self._piece[4], bins, bins.view(np.uint64),
             np.zeros(4 << 14, np.int64), np.empty(3, np.int64), np.empty(24),
+            np.full(2, scan_full.LOWEST),
         )  # fmt: skip
 
     def sums(self, chunks: Ints, pieces: int, most: int) -> blocks.Sums:

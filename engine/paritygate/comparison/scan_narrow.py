@@ -38,7 +38,7 @@ class WidenedScan:
         self._wide = np.float32 if self._is_alike else np.float64
         self._full = full
         self._floats = scan.Scan(work, full)
-        self.samples = max(1, scan.STRETCH // work.width)
+        self.samples = scan.stretch_of(work.width)
         self.most = max(1, _CHUNK // (self.samples * work.width))  # stretches at once
         self._room = [np.empty(self.most * self.samples * work.width, self._wide) for _ in "rc"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.kernels import measures, rank, scan, scan_failing, steps
+from paritygate.kernels import measures, rank, scan, scan_failing, scan_full, steps
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.failing import Failing
@@ -20,6 +20,7 @@ from paritygate.kernels.linked import linked
 from paritygate.kernels.measures import Full, Room, begin_bins
 from paritygate.kernels.typed import smaller
 
+_SINGLE = 4  # bytes of a float32
 _ENOUGH = 16  # stretches that say whether more are worth a scan
 
 Numbers = npt.NDArray[Any]
@@ -27,6 +28,7 @@ Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 _scan_floats = linked(scan.scan_floats)
+_scan_full = linked(scan_full.scan_full)
 _look = linked(scan.look)
 _sum_again = linked(scan.sum_again)
 _keep_suspects = linked(scan_failing.keep_suspects)
@@ -159,11 +161,20 @@ def scan_block(
         part = slice(at * size, smaller((at + count) * size, ref.size))
         r, c, first = ref[part], cand[part], layout.first + at * layout.samples
         states = sums.states[: count * layout.pieces]
+        is_measured = False
         if many_fail:
             found.classes[0, 0] += _scan_failing(
                 r, c, size, layout.width, first, found.best_error, found.best_excess,
                 sums.guess[0], sums.chunks, sums.units, states, rule, failing,
             )  # fmt: skip
+        elif full is not None and ranks is None and apart is not None and _is_passed(ref, layout):
+            is_measured = True
+            found.classes[0, 0] += _scan_full(
+                r, c, size, rule, found, apart.floor, apart.best_at, apart.best, sums.chunks,
+                full.into, full.room, states,
+            )  # fmt: skip
+            if apart.ref.itemsize == _SINGLE and _all_of(states) & scan_full.STEPS:
+                _look_at_steps(apart, part, layout, first, states, dirty[at : at + count])
         else:
             found.classes[0, 0] += _scan_floats(
                 r, c, size, rule.atol, rule.rtol, rule.cap, found.best_at, found.best_error,
@@ -200,9 +211,9 @@ def scan_block(
             if ranks is not None:
                 _measure_wide(r, c, size, layout.width, left, ranks.energies, full.into, full.room)
                 _rank(ranks, layout.samples, r.size // layout.width, first, left, full.into)
-            else:
+            elif not is_measured:
                 _measure_narrow(r, c, size, left, full.into, full.room)
-            if apart is not None:
+            if apart is not None and not (is_measured and apart.ref.itemsize == _SINGLE):
                 _keep_steps(
                     apart.ref[part], apart.cand[part], layout.width, first, layout.samples,
                     left, apart.floor, apart.best_at, apart.best,
@@ -222,6 +233,26 @@ def _all_of(states: Any) -> Any:
     for k in range(states.size):
         asked |= states[k]
     return asked
+
+
+@scalar
+def _is_passed(ref: Any, layout: Any) -> bool:
+    """Whether `scan_full` takes it."""
+    return bool(ref.itemsize == _SINGLE and layout.pieces == 1)
+
+
+@scalar
+def _look_at_steps(apart: Any, part: Any, layout: Any, first: int, states: Any, clean: Any) -> None:
+    """Look for the largest distances in stretches that may hold them; `clean` is all false."""
+    for number in range(states.size):
+        if not states[number] & scan_full.STEPS:
+            continue
+        start = part.start + number * layout.samples * layout.width
+        own = slice(start, smaller(start + layout.samples * layout.width, part.stop))
+        _keep_steps(
+            apart.ref[own], apart.cand[own], layout.width, first + number * layout.samples,
+            layout.samples, clean[number : number + 1], apart.floor, apart.best_at, apart.best,
+        )  # fmt: skip
 
 
 @scalar

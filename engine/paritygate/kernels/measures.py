@@ -51,6 +51,7 @@ class Room(NamedTuple):
         counts: `(4 * 2^14,)`, all zero between two calls.
         spread: `(3,)` errors that are zero, lowest and highest bin of the others.
         lanes: `(24,)`.
+        guess: `(2,)` exponents that |ref| and |error| are expected to lie below.
     """
 
     ref: Doubles
@@ -61,6 +62,7 @@ class Room(NamedTuple):
     counts: Counts
     spread: Counts
     lanes: Doubles
+    guess: Counts
 
 
 _add_each = linked(add_each)
@@ -129,6 +131,21 @@ def add_energies(
 
 
 _add_energies = linked(add_energies)
+
+
+@jit
+def add_rows_again(
+    ref: Numbers, cand: Numbers, of_error: bool, of_ref: bool, full: Full, room: Room
+) -> None:
+    """Add r*e of each element, exactly, and as asked e^2 and r^2, of up to `PIECE` finite pairs."""
+    wide, errors, terms = room.ref[: ref.size], room.errors[: ref.size], room.terms[: ref.size]
+    top_ref, top_error, _, _ = widen(ref, cand, wide, errors)
+    above_ref, above_error = exponent_of(top_ref), exponent_of(top_error)
+    if of_error:
+        _add_any_products(errors, errors, above_error + above_error, terms, full, EE)
+    if of_ref:
+        _add_any_products(wide, wide, above_ref + above_ref, terms, full, RR)
+    _add_any_products(wide, errors, above_ref + above_error, terms, full, RE)
 
 
 @jit
@@ -281,11 +298,15 @@ def collect_bins(counts: Counts, spread: Counts, histogram: Counts) -> None:
 
     Its first two bins are zero and the smallest numbers, which begin with the same bits.
     """
-    lowest, highest = larger(spread[1], 1), spread[2]
-    for top in range(lowest - 1, highest + 1):
-        place = 0 if top < lowest else top
-        for column in range(4 * place, 4 * place + 4):
-            histogram[place + 1] += counts[column]
-            counts[column] = 0
+    _move_bin(counts, 0, histogram)
+    for place in range(larger(spread[1], 1), spread[2] + 1):
+        _move_bin(counts, place, histogram)
     histogram[0] += spread[0]
     histogram[1] -= spread[0]
+
+
+@scalar
+def _move_bin(counts: Any, place: int, histogram: Any) -> None:
+    for column in range(4 * place, 4 * place + 4):
+        histogram[place + 1] += counts[column]
+        counts[column] = 0

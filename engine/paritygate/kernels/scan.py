@@ -11,7 +11,7 @@ at again, by a kernel for each question, so that what is rarely asked is rarely 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,21 @@ Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 States = npt.NDArray[np.uint8]
+
+
+class Beyond(NamedTuple):
+    """What an error is held against, so that it needs no closer look.
+
+    Attributes:
+        least, slope: it is flagged if it is not below `least + slope * |ref|`.
+        nearest: below this no error is the worst so far; no bound is below that of zero.
+        is_first: there is no worst so far.
+    """
+
+    least: float
+    slope: float
+    nearest: float
+    is_first: bool
 
 
 @jit
@@ -74,12 +89,8 @@ def scan_floats(
     Returns:
         Elements of these stretches.
     """
-    is_first = best_at[0, 0] < 0 or best_at[1, 0] < 0
-    worst_error, worst = atol, 1.0
-    if not is_first:
-        worst_error, worst = smaller(best_error[1], atol), smaller(best_excess[0], 1.0)
-    least, slope = _shrunk(*near_worst(atol, rtol, worst_error, worst))
-    lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], smaller(best_excess[0], LARGEST))
+    beyond = beyond_of(atol, rtol, best_at, best_error, best_excess)
+    least, slope = beyond.least, beyond.slope
     grid = first_grid(guess)
     anchor = anchor_of(grid)
     base = bits_of(anchor)
@@ -108,13 +119,7 @@ def scan_floats(
             total -= r.size * base
             magnitude -= r.size * base
             error = number_of(top)
-            state = np.uint8(0)
-            is_flagged = within >= 0 and top > 0
-            # No bound is below that of zero.
-            if is_first or error > best_error[0] or (is_flagged and not error < of_lowest * lowest):
-                state |= np.uint8(LOOK)
-            if is_flagged or not error <= cap:
-                state |= np.uint8(SUSPECT)
+            state = state_of(error, bool(within >= 0), beyond, best_error[0], cap)
             if (top >> 52) > highest or left != 0:
                 state |= np.uint8(AGAIN)
             if not (error < math.inf and (top >> 52) < HIGHEST + 1022):
@@ -132,6 +137,33 @@ def scan_floats(
                 add_units(chunks[E], units[0, piece], grid)
                 add_units(chunks[ABS_E], units[1, piece], grid)
     return counted
+
+
+@scalar
+def beyond_of(atol: float, rtol: float, best_at: Any, best_error: Any, best_excess: Any) -> Beyond:
+    """What is neither the worst so far nor fails."""
+    is_first = bool(best_at[0, 0] < 0 or best_at[1, 0] < 0)
+    worst_error, worst = atol, 1.0
+    if not is_first:
+        worst_error, worst = smaller(best_error[1], atol), smaller(best_excess[0], 1.0)
+    least, slope = _shrunk(*near_worst(atol, rtol, worst_error, worst))
+    lowest, _, of_lowest = near_worst(atol, rtol, best_error[1], smaller(best_excess[0], LARGEST))
+    return Beyond(least, slope, of_lowest * lowest, is_first)
+
+
+@scalar
+def state_of(error: float, is_flagged: bool, beyond: Any, largest: float, cap: float) -> Any:
+    """State of a piece of finite pairs by its largest error, and by whether any error is flagged.
+
+    `largest` is the largest error so far.
+    """
+    state = np.uint8(0)
+    is_flagged = is_flagged and error > 0.0
+    if beyond.is_first or error > largest or (is_flagged and not error < beyond.nearest):
+        state |= np.uint8(LOOK)
+    if is_flagged or not error <= cap:
+        state |= np.uint8(SUSPECT)
+    return state
 
 
 @scalar

@@ -1,0 +1,173 @@
+"""Stretches of float32 samples that aren't ranked: all that the tier "full" asks, in one pass."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paritygate.kernels._jit import jit, scalar
+from paritygate.kernels.elements import Found, Rule
+from paritygate.kernels.grids import add_units, anchor_of, exponent_of, first_grid
+from paritygate.kernels.linked import linked
+from paritygate.kernels.measures import Full, Room, add_rows_again
+from paritygate.kernels.one_pass import LANES, Bounds, one_pass
+from paritygate.kernels.scan import ABS_E, AGAIN, EE, LEFT, RE, RR, E, beyond_of, state_of
+from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
+
+STEPS = 16  # bit of the state of a piece: it may hold the largest distance in steps so far
+LOWEST = -148  # exponent of the smallest float32
+_TERMS = 12  # 2^12 terms are a piece
+_DIGITS = 53
+# With terms below 2^x on a grid of 2^(x - 49), what is left of 2^12 of them is summed without
+# rounding as long as all are multiples of 2^(x - 91).
+_DEPTH = 91 // 2
+
+Numbers = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+States = npt.NDArray[np.uint8]
+
+_add_rows_again = linked(add_rows_again)
+
+
+@jit
+def scan_full(
+    ref: Numbers,
+    cand: Numbers,
+    size: int,
+    rule: Rule,
+    found: Found,
+    floor: int,
+    steps_at: Counts,
+    steps: npt.NDArray[np.uint64],
+    chunks: Counts,
+    full: Full,
+    room: Room,
+    states: States,
+) -> int:
+    """Count and measure the stretches that are finite throughout.
+
+    Args:
+        ref: flat float32 values.
+        cand: the same of the candidate.
+        size: elements a stretch, up to `PIECE`; the last one may be shorter.
+        rule: what is tolerated; no bound of a finite value is infinite.
+        found: extremes of elements before these.
+        floor: as of `steps.keep_steps`, of float32.
+        steps_at: the same; of elements before these.
+        steps: the same.
+        chunks: `(5, CHUNKS)` sums, added to.
+        full: added to; its sums are the last three rows of `chunks`.
+        room: written over; errors are counted in it.
+        states: `(stretches,)` set as by `scan.scan_floats`, or with `STEPS`.
+
+    Returns:
+        Elements of these stretches.
+    """
+    beyond = beyond_of(rule.atol, rule.rtol, found.best_at, found.best_error, found.best_excess)
+    counted = 0
+    for number in range(states.size):
+        start = number * size
+        stop = smaller(start + size, ref.size)
+        r, c = ref[start:stop], cand[start:stop]
+        passed = _pass(r, c, beyond, floor, room)
+        error = number_of(passed.top)
+        if not error < math.inf:
+            states[number] = LEFT
+            continue
+        counted += r.size
+        state = state_of(error, bool(passed.flagged > 0), beyond, found.best_error[0], rule.cap)
+        if not _add_sums(r, c, passed, chunks, full, room):
+            state |= np.uint8(AGAIN)
+        is_first = steps_at[0, 0] < 0 or (steps_at[1, 0] < 0 and passed.ref >= floor)
+        if is_first or passed.steps > whole(steps[0]) or passed.above > whole(steps[1]):
+            state |= np.uint8(STEPS)
+        states[number] = state
+    return counted
+
+
+@scalar
+def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any) -> Any:
+    """One pass on grids that are fine enough, where there are such."""
+    guess = room.guess
+    while True:
+        bounds = Bounds(
+            beyond.least, beyond.slope, anchor_of(first_grid(2 * guess[1])),
+            anchor_of(first_grid(2 * guess[0])), anchor_of(first_grid(guess[0] + guess[1])), floor,
+        )  # fmt: skip
+        zeros = _zeros(room.counts)
+        passed = one_pass(r, c, bounds, room.counts)
+        room.counts[0] -= -r.size % LANES
+        unit = unit_of(passed.low)
+        is_finite = number_of(passed.top) < math.inf
+        of_ref = _better(guess[0], whole(larger(passed.ref >> 23, 1)) - 126, unit)
+        of_error = _better(guess[1], whole(larger(exponent_of(passed.top), LOWEST)), unit)
+        if is_finite and of_ref == guess[0] and of_error == guess[1]:
+            room.spread[0] += _zeros(room.counts) - zeros
+            if passed.top > 0:
+                room.spread[1] = smaller(room.spread[1], (unit + 1023) << 3)
+                room.spread[2] = larger(room.spread[2], passed.top >> 49)
+            return passed
+        _take_back(r, c, room.counts)
+        if not is_finite:
+            return passed
+        guess[0], guess[1] = of_ref, of_error
+
+
+@scalar
+def _better(guess: int, exponent: int, unit: int) -> int:
+    """An exponent to guess instead of one that is too small, or so large that grids are coarse."""
+    is_coarse = guess - unit > _DEPTH and exponent - unit <= _DEPTH
+    return exponent if exponent > guess or is_coarse else guess
+
+
+@scalar
+def unit_of(low: int) -> int:
+    """Exponent of a power of two that all float32 are multiples of; see `Passed.low`."""
+    field = smaller((low + 1) >> 23, 254)
+    return whole(larger(field, 1)) - 150
+
+
+@scalar
+def _zeros(counts: Any) -> Any:
+    return counts[0] + counts[1] + counts[2] + counts[3]
+
+
+@scalar
+def _take_back(r: Any, c: Any, counts: Any) -> None:
+    """What a pass counted is counted no more."""
+    for k in range(r.size):
+        error = abs(np.float64(c[k]) - np.float64(r[k]))
+        counts[(bits_of(error) >> 49 << 2) | (k & 3)] -= 1
+
+
+@scalar
+def _add_sums(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any) -> bool:
+    """Add what was summed; whether the sums of e and |e| are among it."""
+    unit, guess = unit_of(passed.low), room.guess
+    scale = number_of((1023 - unit) << 52)
+    of_ref, of_error = guess[0] - unit <= _DEPTH, guess[1] - unit <= _DEPTH
+    if of_error:
+        _add_split(chunks[EE], passed.ee, passed.ee_rest, 2 * guess[1], unit, scale)
+    if of_ref:
+        _add_split(chunks[RR], passed.rr, passed.rr_rest, 2 * guess[0], unit, scale)
+    if of_error and of_ref:
+        _add_split(chunks[RE], passed.re, passed.re_rest, guess[0] + guess[1], unit, scale)
+    else:
+        _add_rows_again(r, c, not of_error, not of_ref, full, room)
+    if exponent_of(passed.top) + _TERMS - unit > _DIGITS:
+        return False
+    add_units(chunks[E], whole(passed.errors * scale), unit)
+    add_units(chunks[ABS_E], whole(passed.magnitudes * scale), unit)
+    return True
+
+
+@scalar
+def _add_split(
+    chunks: Any, units: int, rest: float, exponent: int, unit: int, scale: float
+) -> None:
+    """Add products below 2^exponent, multiples of 4^unit, that were split on a grid."""
+    add_units(chunks, units, first_grid(exponent))
+    add_units(chunks, whole(rest * scale * scale), 2 * unit)

@@ -93,8 +93,17 @@ def test_a_piece_of_a_block_that_is_not_finite_is_not_counted() -> None:
     cand = ref * np.float32(1 + 1e-6)
     for at, value in ((10, np.nan), (2 * WHOLE + 5, np.inf), (5 * WHOLE - 1, -np.inf)):
         cand[at] = value
-    r, c = ref[: 5 * WHOLE - 3 + 3, None], cand[:, None]
+    r, c = ref[:, None], cand[:, None]
     assert judged(r, c).to_json() == judged(r, c, is_lazy=False).to_json()
+
+
+def test_an_error_just_above_a_flat_bound_fails_after_a_larger_one() -> None:
+    ref, cand = np.zeros((2, 4 * WHOLE, 1), np.float32)
+    cand[5] = 2.0
+    ref[3 * WHOLE], cand[3 * WHOLE] = -(2.0**-52), 1.0
+    judge = ElementComparer(Tolerance(1.0, 0.0), "float32", "float32", (1,), "full")
+    _, detail = judge.compare(ref, cand, np.arange(len(ref)), is_lazy=True)
+    assert np.flatnonzero(detail.rules).tolist() == [5, 3 * WHOLE]
 
 
 @settings(max_examples=150, deadline=None)

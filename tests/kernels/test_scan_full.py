@@ -117,9 +117,8 @@ def test_compiled_and_plain_passes_agree(size: int, seed: int, is_finite: bool) 
         at = rng.random(size) < 0.3
         side[at] = rng.choice(pool, at.sum())
         side.flags.writeable = False
-    bounds = one_pass.Bounds(
-        1e-6, 1e-6, 0.5, 3.0 * 2.0**30, 3.0 * 2.0**31, 3.0 * 2.0**20, 0x3F800000
-    )
+    anchors = 3.0 * 2.0**30, 3.0 * 2.0**31, 3.0 * 2.0**20
+    bounds = one_pass.Bounds(1e-6, 1e-6, *anchors, 0x3F800000)
     counts = [np.zeros(1 << 16, np.int64) for _ in range(2)]
     found = passed(ref, cand, bounds, counts[0])
     expected = one_pass._plain(ref, cand, bounds, counts[1])

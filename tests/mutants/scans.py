@@ -25,9 +25,13 @@ SCANS = (
         ("if is_flagged or not error <= cap:", "if is_flagged or error > cap * 2:", "half a cap"),
         ("within &= bits - bits_of(", "within = bits - bits_of(", "all but the last are free"),
         ("least, slope = _shrunk(*near", "least, slope, _ = (near", "the whole bound, not a share"),
-        ("if is_first or error > best_error[0] or (", "if is_first or (", "no larger error"),
-        ("if is_first or error > best_error[0] or (", "if error > best_error[0] or (", "no first"),
-        ("flagged and not error < of_lowest * lowest", "flagged and False", "no worse excess"),
+        (
+            "if beyond.is_first or error > largest or (",
+            "if beyond.is_first or (",
+            "no larger error",
+        ),
+        ("if beyond.is_first or error > largest or (", "if error > largest or (", "no first"),
+        ("flagged and not error < beyond.nearest", "flagged and False", "no worse excess"),
         (
             "number_of(bits_of(error) + 1), 0.0, 1.0",
             "number_of(bits_of(error) + 2), 0.0, 1.0",

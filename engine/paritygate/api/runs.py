@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from paritygate.api.plans import PathLike, load_plan, plan_from_models
 from paritygate.api.result import RunResult
-from paritygate.comparison.place import open_place
 from paritygate.core.errors import ParityError, PlanError, Problem
 from paritygate.core.events import Observer, ignore
 from paritygate.core.plan import Plan
@@ -194,8 +193,7 @@ def check(
     try:
         loaded = plan if isinstance(plan, Plan) else load_plan(plan, overrides=overrides)
         lines.append(("ok", f"plan {loaded.name!r}: valid, digest {loaded.digest()[:12]}"))
-        place = open_place(loaded.table.compare_on or "auto")
-        ready = prepare_plan(loaded, place=place)
+        ready = prepare_plan(loaded, compare_on=loaded.table.compare_on or "auto")
     except PlanError as e:
         lines += [("fail", f"{e.source}: {p}") for p in e.problems]
         return CheckReport(tuple(lines), e.exit_code)

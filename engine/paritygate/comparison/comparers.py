@@ -6,6 +6,7 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.place import MEND, Place
 from paritygate.comparison.texts import TextComparer
 from paritygate.core.dtypes import is_string
+from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Stats
 
@@ -34,7 +35,13 @@ def make_placed(
 
     try:
         return PlacedComparer(place, *names, tolerance, *dtypes, shape, stats)
-    except ValueError as e:
+    except (DeviceError, ValueError) as e:
+        if place.wanted is not None:
+            stage, output = names
+            place.note(f"stage {stage!r}, output {output!r}: compared on the CPU: {e}")
+            return make_comparer(tolerance, *dtypes, shape, stats)
+        if isinstance(e, DeviceError):
+            raise
         raise ValueError(f"{e} (--compare-on cuda); {MEND}") from None
 
 

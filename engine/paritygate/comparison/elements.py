@@ -53,6 +53,8 @@ class ElementComparer:
         ValueError: a tolerance out of its range, or a pair of dtypes that can't be compared.
     """
 
+    takes_device = False  # compares tensors that lie on a GPU, too
+
     def __init__(
         self,
         tolerance: Tolerance,

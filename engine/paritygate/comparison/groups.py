@@ -10,7 +10,7 @@ import numpy as np
 
 from paritygate.comparison.rows import Ints, Mask
 from paritygate.core.ragged import Ragged, Tensor, shape_of, stack_rows
-from paritygate.core.tensors import Array
+from paritygate.gpu.tensor import DeviceTensor, on_host
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,14 @@ class Group:
     """
 
     rows: Ints | None
-    ref: Array
-    cand: Array
+    ref: Any
+    cand: Any
+
+    def on_host(self) -> Group:
+        """The same, of copies of what lies on a GPU."""
+        if isinstance(self.ref, DeviceTensor) or isinstance(self.cand, DeviceTensor):
+            return Group(self.rows, on_host(self.ref), on_host(self.cand))
+        return self
 
     @property
     def samples(self) -> int:

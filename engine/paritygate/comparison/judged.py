@@ -17,10 +17,11 @@ from paritygate.comparison.marks import Marks
 from paritygate.comparison.rows import Ints, Mask, SampleRows, Side, is_all
 from paritygate.core.dtypes import dtype_name
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.ragged import Tensor, varying_dims
+from paritygate.core.ragged import Ragged, Tensor, varying_dims
 from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES
+from paritygate.gpu.tensor import DeviceTensor, lying, on_host
 from paritygate.tally.constant import Constancy
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
@@ -105,9 +106,9 @@ class Judged:
         """Judge one output of the samples that both sides answered."""
         if not self.compared:
             return
-        sides = {
-            "reference": self.ref.outputs.get(output),
-            "candidate": self.cand.outputs.get(output),
+        sides: dict[str, Any] = {
+            "reference": lying(self.ref.outputs).get(output),
+            "candidate": lying(self.cand.outputs).get(output),
         }
         dtype = next((dtype_name(a.dtype) for a in sides.values() if a is not None), "float64")
         tolerance = self.comparer.tolerance(output, dtype)
@@ -122,6 +123,10 @@ class Judged:
                 if array is None:
                     self._mark("output.missing", f"{side}:{output}", self.both)
             return
+        if isinstance(ref, DeviceTensor) or isinstance(cand, DeviceTensor):
+            is_plain = self.is_whole and not (isinstance(ref, Ragged) or isinstance(cand, Ragged))
+            if not (is_plain and self.comparer.takes_device(output)):
+                ref, cand = on_host(ref), on_host(cand)
         parts: list[tuple[Ints, SampleDetail]] = []
         for group in groups_of(ref, cand, None if self.is_whole else self.both):
             rule = self._structure_rule(output, tolerance, group.ref, group.cand)
@@ -163,6 +168,8 @@ class Judged:
         dtypes = dtype_name(group.ref.dtype), dtype_name(group.cand.dtype)
         shape = tuple(group.ref.shape[1:])
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
+        if not elements.takes_device:
+            group = group.on_host()
         if group.rows is None and isinstance(elements, ElementComparer):
             first, places = self.samples.counted()
             tally, self.details[output] = elements.compare(
@@ -175,6 +182,7 @@ class Judged:
             tally, detail = elements.compare(group.ref, group.cand, ordinals)
             parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)
+        group = group.on_host() if self._is_asked_for(output) else group
         self._note_constancy(output, group)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
@@ -184,6 +192,10 @@ class Judged:
         """Look for the worst elements of samples in outputs that were good there."""
         for output, (elements, group) in self._lazy.items():
             elements.look_at(self.details[output], rows, group.ref, group.cand)
+
+    def _is_asked_for(self, output: str) -> bool:
+        """Whether more is asked of an output's values than to compare them."""
+        return output not in self.comparer.varying or bool(self.comparer.rules_of(output))
 
     def _note_constancy(self, output: str, group: Group) -> None:
         """One block in which an output varies is enough: the others needn't be looked at."""

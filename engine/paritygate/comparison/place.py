@@ -33,6 +33,7 @@ class Place:
         peak_bytes: the most memory that comparisons held on it at once.
         notes: what was done otherwise than asked.
         samples: (stage, output) -> samples compared on each.
+        wanted: (stage, output) that are compared there; None: all of them, as was asked.
     """
 
     chip: Chip
@@ -41,6 +42,7 @@ class Place:
     peak_bytes: int = 0
     notes: list[str] = field(default_factory=list)
     samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
+    wanted: frozenset[tuple[str, str]] | None = None
     _held: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,6 +63,10 @@ class Place:
         finally:
             with self._lock:
                 self._held -= size
+
+    def wants(self, stage: str, output: str) -> bool:
+        """Whether an output is to be compared there."""
+        return self.wanted is None or (stage, output) in self.wanted
 
     def note(self, text: str) -> None:
         """Something was done otherwise than asked; told once."""
@@ -110,9 +116,11 @@ class Place:
         }
 
 
-def describe_place(place: Place | None) -> dict[str, Any]:
-    """What a summary says of where was compared; None: on the CPU."""
-    return {"on": "cpu"} if place is None else {"on": "cuda", **place.describe()}
+def describe_place(place: Place | None, note: str = "") -> dict[str, Any]:
+    """What a summary says of where was compared; None: on the CPU, which a note may explain."""
+    if place is None:
+        return {"on": "cpu", "notes": [note]} if note else {"on": "cpu"}
+    return {"on": "cuda", **place.describe()}
 
 
 def open_place(asked: CompareOn) -> Place | None:
@@ -123,18 +131,27 @@ def open_place(asked: CompareOn) -> Place | None:
     """
     if asked != "cuda":
         return None
+    try:
+        return find_place()
+    except DeviceError as e:
+        raise DeviceError(f"--compare-on cuda: {e}; {MEND}") from None
+
+
+def find_place() -> Place:
+    """The first GPU.
+
+    Raises:
+        DeviceError: nothing can be compared on a GPU here.
+    """
     if is_simulated():
         return Place(_SIMULATED)
     try:
         chips = find_chips()
     except NoCudaError as e:
-        raise DeviceError(
-            f"--compare-on cuda: there is no GPU to compare on: {e}; {MEND}"
-        ) from None
+        raise DeviceError(f"there is no GPU to compare on: {e}") from None
     if importlib.util.find_spec("numba_cuda") is None:
         raise DeviceError(
-            "--compare-on cuda: numba-cuda, which compiles for a GPU, isn't installed; install "
-            f"'paritygate[gpu]', or {MEND}"
+            "numba-cuda, which compiles for a GPU, isn't installed; install 'paritygate[gpu]'"
         )
     return Place(chips[0])
 

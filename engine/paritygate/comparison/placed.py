@@ -7,18 +7,18 @@ came, leaves counts that don't.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from paritygate.comparison.canary import check_device
-from paritygate.comparison.details import SampleDetail
+from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
 from paritygate.comparison.on_device import DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
-from paritygate.core.tensors import Array
+from paritygate.gpu.tensor import DeviceTensor, on_host, pieces
 from paritygate.tally.output import OutputTally
 
 _OUT_OF_MEMORY = 2  # of the driver's error codes
@@ -57,20 +57,21 @@ class PlacedComparer(ElementComparer):
         self._place, self._names = place, (stage, output)
         self._sample_bytes = self.width * max(dtype.itemsize for dtype in self.dtypes)
         self._device: DeviceComparer | None = None
+        self.takes_device = self.width > 0
         if self.width:
             self._device = DeviceComparer(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
             self._try_out(self._device, (ref_dtype, cand_dtype))
 
     def compare(
         self,
-        ref: Array,
-        cand: Array,
+        ref: Any,
+        cand: Any,
         ordinals: Ints,
         *,
         is_lazy: bool = False,
         in_order: bool = False,
     ) -> tuple[OutputTally, SampleDetail]:
-        """Compare samples; as of `ElementComparer`.
+        """Compare samples; as of `ElementComparer`, of arrays or of tensors on a GPU.
 
         Raises:
             ValueError: as of `ElementComparer`.
@@ -82,8 +83,14 @@ class PlacedComparer(ElementComparer):
             found = self._on_device(self._device, ref, cand, ordinals)
         self._place.count(*self._names, "cpu" if found is None else "cuda", len(ordinals))
         if found is None:
+            ref, cand = on_host(ref), on_host(cand)
             return super().compare(ref, cand, ordinals, is_lazy=is_lazy, in_order=in_order)
         return found
+
+    def look_at(self, detail: SampleDetail, rows: Ints, ref: Any, cand: Any) -> None:
+        """Look for worst elements; as of `ElementComparer`."""
+        if np.any(detail.worst.of(rows).index == NOT_LOOKED):
+            super().look_at(detail, rows, on_host(ref), on_host(cand))
 
     def _try_out(self, device: DeviceComparer, dtypes: tuple[str, str]) -> None:
         try:
@@ -96,7 +103,7 @@ class PlacedComparer(ElementComparer):
             self._place.give_up("had no room for a first small batch")
 
     def _on_device(
-        self, device: DeviceComparer, ref: Array, cand: Array, ordinals: Ints
+        self, device: DeviceComparer, ref: Any, cand: Any, ordinals: Ints
     ) -> tuple[OutputTally, SampleDetail] | None:
         """What the GPU counts; None where its memory is too small."""
         while not self._place.is_given_up:
@@ -117,18 +124,18 @@ class PlacedComparer(ElementComparer):
     def _in_pieces(
         self,
         device: DeviceComparer,
-        ref: Array,
-        cand: Array,
+        ref: Any,
+        cand: Any,
         ordinals: Ints | range,
         piece_bytes: int,
     ) -> tuple[OutputTally, SampleDetail]:
         step = max(1, piece_bytes // self._sample_bytes)
         samples = len(ordinals)
         comparison = device.begin()
-        with self._place.holding(2 * min(step, samples) * self._sample_bytes):
-            for start in range(0, samples, step):
-                part = slice(start, start + step)
-                comparison.add(ref[part], cand[part], ordinals[part])
+        copied = sum(not isinstance(side, DeviceTensor) for side in (ref, cand))
+        with self._place.holding(copied * min(step, samples) * self._sample_bytes):
+            for rows, ours, theirs in pieces(ref, cand, step):
+                comparison.add(ours, theirs, ordinals[rows])
             with self._place.holding(comparison.bytes_held):
                 return comparison.finish()
 

@@ -66,9 +66,9 @@ class StageComparer:
 
     def warm_up(self) -> None:
         """Load or compile what compares clean samples of the outputs that are bound by now."""
-        if self._place is not None:
-            return  # tried out on a GPU when they were made
         for comparer in list(self._elements.values()):
+            if comparer.takes_device:
+                continue  # it was tried out when it was made
             if isinstance(comparer, ElementComparer) and comparer.width <= _WARM_ELEMENTS:
                 shape = (1, *comparer.sample_shape)
                 ref, cand = (np.ones(shape, dtype) for dtype in comparer.dtypes)
@@ -86,6 +86,11 @@ class StageComparer:
         decided = [output for output in self._rules if self.stage.judges(output)]
         names = dict.fromkeys([*self.stage.tolerances, *decided, *ref.outputs, *cand.outputs])
         return [n for n in names if n not in self.stage.ignore]
+
+    def takes_device(self, output: str) -> bool:
+        """Whether an output that was bound is compared where it lies, on a GPU."""
+        made = [comparer for key, comparer in self._elements.items() if key[0] == output]
+        return bool(made) and all(comparer.takes_device for comparer in made)
 
     def rules_of(self, output: str) -> list[DecisionRule]:
         """The decisions that derive from an output."""
@@ -112,7 +117,7 @@ class StageComparer:
     def _make(
         self, output: str, tolerance: Tolerance, dtypes: tuple[str, str], shape: tuple[int, ...]
     ) -> OutputComparer:
-        if self._place is None:
+        if self._place is None or not self._place.wants(self.stage.name, output):
             return make_comparer(tolerance, *dtypes, shape, self._stats)
         names = self.stage.name, output
         return make_placed(self._place, names, tolerance, dtypes, shape, self._stats)

@@ -33,6 +33,8 @@ class TextComparer:
         ValueError: a tolerance that texts can't have, or another pair of dtypes.
     """
 
+    takes_device = False
+
     def __init__(
         self,
         tolerance: Tolerance,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,15 @@ class Ragged:
 Tensor = Array | Ragged
 
 
-def shape_of(tensor: Tensor, row: int) -> Shape:
+class HasShape(Protocol):
+    """A tensor anywhere, in one array or several."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """`(samples, *sample_shape)`."""
+
+
+def shape_of(tensor: Ragged | HasShape, row: int) -> Shape:
     """Shape of one sample."""
     return tensor.arrays[row].shape if isinstance(tensor, Ragged) else tensor.shape[1:]
 
@@ -98,7 +106,7 @@ def as_tensor(arrays: Sequence[Array]) -> Tensor:
     return Ragged.of(arrays)
 
 
-def varying_dims(tensor: Tensor) -> tuple[int | None, ...]:
+def varying_dims(tensor: Ragged | HasShape) -> tuple[int | None, ...]:
     """Dims of a sample, None where they vary."""
     if not isinstance(tensor, Ragged):
         return tensor.shape[1:]

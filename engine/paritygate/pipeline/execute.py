@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from paritygate.comparison.place import Place, describe_place, open_place
+from paritygate.comparison.place import describe_place
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
@@ -105,7 +105,6 @@ def execute(plan: Plan, options: Options) -> Outcome:
     if options.keep_outputs and options.out is None:
         problem = Problem("keep_outputs", "needs a run folder; say where by out")
         raise PlanError([problem], plan.source)
-    place = open_place(options.compare_on or plan.table.compare_on or "auto")
     ready = prepare_plan(
         plan,
         stage=options.stage,
@@ -113,12 +112,12 @@ def execute(plan: Plan, options: Options) -> Outcome:
         stats=options.stats,
         cuts=options.cuts,
         callables=options.callables,
-        place=place,
+        compare_on=options.compare_on or plan.table.compare_on or "auto",
     )
     with ready.resources:
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
-            outcome = run_prepared(ready, options, folder, started, place)
+            outcome = run_prepared(ready, options, folder, started)
             if folder is not None:
                 golden = [file.path for file in ready.prepared.pack.files]
                 folder.write(PLAN_FILE, saved_plan(ready.prepared.plan, golden))
@@ -137,7 +136,6 @@ def run_prepared(
     options: Options,
     folder: RunFolder | None,
     started: float,
-    place: Place | None = None,
 ) -> Outcome:
     """Run what stands ready and judge it; its shards go to a folder, which isn't finished here.
 
@@ -146,7 +144,6 @@ def run_prepared(
         options: how to run; `out` isn't looked at.
         folder: for shards; None: none are written.
         started: when the run began, by `time.perf_counter`.
-        place: the GPU that compares, as it was prepared for.
 
     Raises:
         ParityError: it could not be judged.
@@ -219,7 +216,7 @@ def run_prepared(
         threads.describe(),
         options.stats,
     )
-    summary["comparison"] = describe_place(place)
+    summary["comparison"] = describe_place(ready.place, ready.why_no_place)
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["dims"] = describe_dims(ready)

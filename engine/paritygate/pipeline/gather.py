@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from paritygate.comparison.rows import Failure, SampleRows, Side, all_of, none_of
 from paritygate.core.ragged import Ragged, Tensor, row_of
 from paritygate.core.tensors import Array
+from paritygate.gpu.tensor import DeviceTensor, Outputs, lying
 from paritygate.runners.base import Lease
 
 Mask = npt.NDArray[np.bool_]
@@ -86,9 +88,13 @@ class Gather:
         self._missing = none_of(samples.count)
         self._in_place: dict[str, _InPlace] = {}
         self._failures: list[Failure] = []
+        self._lying: dict[str, DeviceTensor] = {}
+        self._may_lie = True
+        self._order: tuple[str, ...] = ()
 
     def fail(self, rows: Sequence[int], text: str, rule: str) -> None:
         """What was raised costs these samples."""
+        self._land()
         at = np.array(rows, np.int64)
         self._failures.append(Failure(at, rule, text))
         self._answered = _changeable(self._answered)
@@ -101,8 +107,13 @@ class Gather:
             Whether the leased arrays must last as long as the block.
         """
         is_kept = is_whole and not lease.is_lasting
-        for name, tensor in lease.outputs.items():
-            if is_whole:
+        if lease.present is not None:
+            self._land()
+        self._order = self._order or tuple(lease.outputs)
+        for name, tensor in lying(lease.outputs).items():
+            if isinstance(tensor, DeviceTensor):
+                is_kept |= self._stays_there(name, at, tensor[:valid])
+            elif is_whole:
                 self._outputs[name] = tensor[:valid]
             elif not (lease.is_lasting and self._stays(name, at, tensor[:valid])):
                 self._copy(name, at, valid, tensor)
@@ -111,6 +122,22 @@ class Gather:
             self._answered[at : at + valid] = lease.present
             self._missing[at : at + valid] = ~lease.present
         return is_kept
+
+    def _stays_there(self, name: str, at: int, tensor: DeviceTensor) -> bool:
+        """Keep an answer on the GPU, if all before it are there too; else a copy of it."""
+        held = self._lying.get(name)
+        if not self._may_lie or at != (0 if held is None else len(held)):
+            self._copy(name, at, len(tensor), tensor.host())
+            return False
+        self._lying[name] = tensor if held is None else held.joined(tensor)
+        return True
+
+    def _land(self) -> None:
+        """Copy what lies on a GPU to the host, now and from now on."""
+        self._may_lie = False
+        while self._lying:
+            name, held = self._lying.popitem()
+            self._copy(name, 0, len(held), held.host())
 
     def _stays(self, name: str, at: int, tensor: Tensor) -> bool:
         if isinstance(tensor, Ragged):
@@ -126,6 +153,8 @@ class Gather:
         return True
 
     def _copy(self, name: str, at: int, valid: int, tensor: Tensor) -> None:
+        if name in self._lying:
+            self._land()
         stayed = self._in_place.pop(name, None)
         if stayed is not None:
             del self._outputs[name]
@@ -154,5 +183,10 @@ class Gather:
 
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
-        outputs = self._outputs | {name: held.all() for name, held in self._in_place.items()}
+        outputs: Mapping[str, Any] = self._outputs | {
+            name: held.all() for name, held in self._in_place.items()
+        }
+        if self._lying:
+            lie = {**outputs, **self._lying}
+            outputs = Outputs({name: lie[name] for name in self._order})
         return Side(outputs, self._answered, self._missing, self._failures, batch_size)

@@ -10,14 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.comparison.place import Place
+from paritygate.comparison.place import Place, open_place
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import has_names
-from paritygate.core.tensors import Array, Block, BlockSizes, Stats, TensorSpec, cut_blocks
+from paritygate.core.tensors import (
+    Array,
+    Block,
+    BlockSizes,
+    CompareOn,
+    Stats,
+    TensorSpec,
+    cut_blocks,
+)
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.pipeline.block_sizes import bytes_of, cut_recorded, most_samples
@@ -31,6 +39,7 @@ from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
+from paritygate.pipeline.staying import let_stay, place_of
 from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.recorded import RecordedRunner
 from paritygate.runners.recorded_evidence import synthetic_samples
@@ -65,6 +74,8 @@ class Preparation:
         load_failures: runner name -> why a candidate didn't load.
         resources: closes pack and runners.
         calibration: the golden pack beside the calibration pack, where the plan names one.
+        place: the GPU that compares; None: the CPU does.
+        why_no_place: why the CPU compares what lies on a GPU; empty where nothing does.
     """
 
     prepared: Prepared
@@ -73,6 +84,8 @@ class Preparation:
     load_failures: Mapping[str, RunnerLoadError] = field(default_factory=dict)
     resources: ExitStack = field(default_factory=ExitStack)
     calibration: OverlapCheck | None = None
+    place: Place | None = None
+    why_no_place: str = ""
 
     def runs(self, stage: Stage) -> bool:
         """Whether both sides of a stage loaded."""
@@ -106,7 +119,7 @@ def prepare_plan(
     callables: Mapping[str, CallableRunner] | None = None,
     rows: frozenset[int] | None = None,
     alone: str | None = None,
-    place: Place | None = None,
+    compare_on: CompareOn = "cpu",
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -119,13 +132,16 @@ def prepare_plan(
         callables: runner name -> function object that stands in for the plan's runner.
         rows: judge only these, in the blocks and batches that they are in; None: all.
         alone: make this runner ready and no other, for no stage.
-        place: the GPU that compares; None: the CPU does.
+        compare_on: where outputs are compared.
 
     Raises:
         PlanError: the plan contradicts the pack or a model, or the limit is negative.
         GoldenError: the pack can't be used.
         RunnerLoadError: a reference that doesn't load, or this machine or plan is at fault.
+        DeviceError: there is no GPU to compare on, or it fails.
     """
+    if compare_on == "cuda":
+        open_place(compare_on)  # nothing is read or loaded without one
     selected = select_stages(plan, stage) if alone is None else (_alone(plan, alone),)
     if limit is not None and limit < 0:
         raise PlanError([Problem("--limit", f"is {limit}; it must be 0 or more")], plan.source)
@@ -151,10 +167,12 @@ def prepare_plan(
         reads_inputs = bool(watched or imputing or not all(c.asks_nothing for c in contracts))
         blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples, reads_inputs)
         size = max((block.samples for block in blocks), default=1)
+        place, why_not = place_of(compare_on, running, active)
         comparers = [StageComparer(plan, s, stats, place) for s in running if alone is None]
         check_names(plan, running, active)
         for comparer in comparers:
             _bind(comparer, pack, active)
+        let_stay(comparers, active)
         prepared = Prepared(
             plan=plan,
             pack=pack,
@@ -173,7 +191,16 @@ def prepare_plan(
         )
         if rows is not None:
             blocks = [b for b in blocks if not rows.isdisjoint(b.ordinals().tolist())]
-        return Preparation(prepared, selected, blocks, failures, stack.pop_all(), calibration)
+        return Preparation(
+            prepared,
+            selected,
+            blocks,
+            failures,
+            stack.pop_all(),
+            calibration,
+            place,
+            why_not,
+        )
     raise AssertionError("unreachable")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from paritygate.core.dtypes import DTYPES, dtype_name, numpy_dtype
 from paritygate.core.ragged import Ragged, Tensor, shape_of, varying_dims
 from paritygate.core.tensors import Array, ColumnSpec, TensorSpec
+from paritygate.gpu.tensor import DeviceTensor
 from paritygate.runners.layout import Axis
 
 _NATIVE_OF = {name: numpy_dtype(name) for name in DTYPES}
@@ -17,6 +18,9 @@ _NATIVE = frozenset(_NATIVE_OF.values())
 
 def unusable(tensor: object, size: int, axis: Axis) -> str | None:
     """Why this can't be the answer to a batch of `size` samples; None where it can."""
+    if isinstance(tensor, DeviceTensor):
+        told = f"has shape {tensor.shape}; its first axis must be the batch of {size} samples"
+        return None if len(tensor) == size else told
     if isinstance(tensor, Ragged):
         if len(tensor) != size:
             return f"is a list of {len(tensor)} arrays; it must be one a sample, which are {size}"
@@ -64,7 +68,10 @@ def _no_text(array: Array) -> str | None:
 
 
 def first_look(
-    name: str, tensor: Tensor, declared: TensorSpec | None, planned: Sequence[int | str] | None
+    name: str,
+    tensor: Tensor | DeviceTensor,
+    declared: TensorSpec | None,
+    planned: Sequence[int | str] | None,
 ) -> ColumnSpec:
     """What later answers must look like.
 
@@ -84,7 +91,7 @@ def first_look(
 
 
 def differs_from_declared(
-    declared: Mapping[str, TensorSpec] | None, outputs: Mapping[str, Tensor]
+    declared: Mapping[str, TensorSpec] | None, outputs: Mapping[str, Tensor | DeviceTensor]
 ) -> str | None:
     """Why an answer isn't what the runner declares."""
     if declared is None:
@@ -105,7 +112,7 @@ def differs_from_declared(
 
 
 def differs_from_first(
-    first: Mapping[str, ColumnSpec], outputs: Mapping[str, Tensor]
+    first: Mapping[str, ColumnSpec], outputs: Mapping[str, Tensor | DeviceTensor]
 ) -> str | None:
     """Why an answer isn't like the first one."""
     problem = _other_names("in the first batch", first, outputs)
@@ -132,7 +139,7 @@ def mixed(arrays: Sequence[Array]) -> str | None:
     return None if len(kinds) < 2 else f"mixes {' and '.join(list(kinds)[:3])}"
 
 
-def _has_shape(tensor: Tensor, shape: tuple[int | None, ...]) -> bool:
+def _has_shape(tensor: Tensor | DeviceTensor, shape: tuple[int | None, ...]) -> bool:
     if isinstance(tensor, Ragged):
         return all(_fits(array.shape, shape) for array in tensor.arrays)
     return _fits(tensor.shape[1:], shape)

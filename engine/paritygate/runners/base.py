@@ -22,6 +22,7 @@ from paritygate.core.digest import Watched
 from paritygate.core.errors import UnusableError
 from paritygate.core.ragged import Tensor
 from paritygate.core.tensors import Array, Batch, ColumnSpec, TensorSpec
+from paritygate.gpu.tensor import DeviceTensor, lying
 from paritygate.runners.answers import (
     differs_from_declared,
     differs_from_first,
@@ -190,12 +191,16 @@ class Runner(ABC):
         constant_names: the plan's constants that it takes; None: unknown.
         layout: where its own tensors have their samples; all else here has them first.
         runs_elsewhere: it runs in another process, so that others can be asked meanwhile.
+        can_stay: outputs that it can leave on the first GPU.
+        stays: those of them that it is to leave there once it has answered a batch.
     """
 
     watched: tuple[Watched, ...] = ()
     constant_names: frozenset[str] | None = None
     layout: Layout = Layout()
     runs_elsewhere: bool = False
+    can_stay: frozenset[str] = frozenset()
+    stays: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -245,7 +250,7 @@ class Runner(ABC):
         """Output made of maps -> their keys in the order of its columns, as far as seen."""
         return {}
 
-    def observe(self, outputs: Mapping[str, Tensor]) -> Mapping[str, ColumnSpec]:
+    def observe(self, outputs: Mapping[str, Tensor | DeviceTensor]) -> Mapping[str, ColumnSpec]:
         """Keep what the first batch looks like; all later ones must look the same.
 
         Dims that the runner declares to be free, or that have a name in the plan, may vary.
@@ -327,14 +332,14 @@ class RunnerSession(ABC):
 
     def _check_arrays(self, lease: Lease, batch: Batch) -> None:
         axes = self.runner.layout.outputs
-        for name, array in lease.outputs.items():
+        for name, array in lying(lease.outputs).items():
             problem = unusable(array, batch.size, axes.get(name, 0))
             if problem:
                 where = describe_batch(self.runner.name, batch)
                 raise UnusableError(f"{where}: output {name!r} {problem}")
 
     def _check_all_alike(self, lease: Lease, batch: Batch) -> None:
-        outputs, problem = lease.outputs, None
+        outputs, problem = lying(lease.outputs), None
         if self.runner.observed is None:
             problem = differs_from_declared(self.runner.outputs, outputs)
         problem = problem or differs_from_first(self.runner.observe(outputs), outputs)

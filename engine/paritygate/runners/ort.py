@@ -22,6 +22,7 @@ from paritygate.runners.base import (
 )
 from paritygate.runners.ort_admit import Artifacts, admit
 from paritygate.runners.ort_answer import Answerer
+from paritygate.runners.ort_device import stayable
 from paritygate.runners.ort_load import Loaded, load_session
 from paritygate.runners.ort_options import Options
 from paritygate.runners.ort_probe import BatchProbe
@@ -150,6 +151,7 @@ def _prepare(spec: RunnerSpec, context: PrepareContext, artifacts: Artifacts) ->
     runner.constant_names = frozenset(
         ours for ours in context.constants if options.inputs.get(ours, ours) in wiring.fixed
     )
+    runner.can_stay = stayable(loaded, wiring)
     runner.watched = artifacts.watched
     settings = _settings(options, loaded, wiring, size)
     settings["custom_op_libraries"] = [library.sha256 for library in artifacts.libraries]

@@ -9,6 +9,7 @@ no tensor: such models answer in arrays of their own.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,11 @@ import numpy as np
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
 from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Array, Batch
+from paritygate.gpu.tensor import Outputs
 from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.ort_answer import Answerer, fed_arrays
 from paritygate.runners.ort_border import BorderError
+from paritygate.runners.ort_device import DEVICE, tensor_of
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
 from paritygate.runners.ort_types import BRIDGED, to_array, to_value
@@ -26,7 +29,7 @@ from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
-_Key = tuple[tuple[int, ...], ...]
+_Key = tuple[tuple[Any, ...], ...]
 
 
 class _Slot:
@@ -34,7 +37,7 @@ class _Slot:
 
     def __init__(self, binding: Any) -> None:
         self.binding = binding
-        self.views: dict[str, Array] = {}
+        self.views: Mapping[str, Any] = {}
 
 
 class OrtSession(RunnerSession):
@@ -77,7 +80,8 @@ class OrtSession(RunnerSession):
         if inference is None:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
         arrays = fed_arrays(batch, self._wiring, describe_batch(self.runner.name, batch))
-        key = tuple(array.shape for array in arrays)
+        stays = self._stays()
+        key = (tuple(sorted(stays)), *(array.shape for array in arrays))
         free = self._free[key] = self._free.pop(key, [])  # the last one used comes last
         if len(self._free) > _KEPT_SHAPES:
             self._free.pop(next(iter(self._free)))
@@ -91,7 +95,7 @@ class OrtSession(RunnerSession):
                 else:
                     slot.binding.bind_cpu_input(theirs, array)
             if not slot.views or not self._keeps_buffers or not self._runs_again(inference, slot):
-                self._first_run(inference, slot)
+                self._first_run(inference, slot, stays)
             if self._watch.wants_batch:
                 self._watch.take(arrays, batch.size, started)
             problem = self._probe.look(inference, arrays, slot.views, batch.size)
@@ -101,12 +105,15 @@ class OrtSession(RunnerSession):
         if problem:
             free.append(slot)
             raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {problem}")
-        return Lease(slot.views, give_back=lambda: free.append(slot))
+        views = slot.views.anew() if isinstance(slot.views, Outputs) else slot.views
+        return Lease(views, give_back=lambda: free.append(slot))
 
     def _runs_again(self, inference: Any, slot: _Slot) -> bool:
         """Run into the bound buffers; False where a shape turns out to depend on the values."""
         try:
             inference.run_with_iobinding(slot.binding)
+            if isinstance(slot.views, Outputs):
+                slot.binding.synchronize_outputs()
         except Exception:  # onnxruntime's classes have no common base of their own
             if not self._may_vary:
                 raise
@@ -114,22 +121,41 @@ class OrtSession(RunnerSession):
             return False
         return True
 
-    def _first_run(self, inference: Any, slot: _Slot) -> None:
+    def _stays(self) -> frozenset[str]:
+        """Outputs that are left on the GPU; none before a first answer was looked at."""
+        return self.runner.stays if self.runner.observed is not None else frozenset()
+
+    def _first_run(self, inference: Any, slot: _Slot, stays: frozenset[str]) -> None:
         for theirs, value in self._constants.items():
             slot.binding.bind_ortvalue_input(theirs, value)
-        for _, theirs in self._wiring.fetches:
-            slot.binding.bind_output(theirs, "cpu")
+        for ours, theirs in self._wiring.fetches:
+            slot.binding.bind_output(theirs, DEVICE if ours in stays else "cpu")
         inference.run_with_iobinding(slot.binding)
+        if stays:
+            slot.binding.synchronize_outputs()
         values = slot.binding.get_outputs()
+        names = [ours for ours, _ in self._wiring.fetches]
+        of = dict(zip(names, values, strict=True))
         outputs = {
             ours: to_array(value, self._dtypes[ours])
-            for (ours, _), value in zip(self._wiring.fetches, values, strict=True)
+            for ours, value in of.items()
+            if ours not in stays
         }
         if self._keeps_buffers:
             for ours, theirs in self._wiring.fetches:
-                value = to_value(outputs[ours], self._dtypes[ours])
+                value = of[ours] if ours in stays else to_value(outputs[ours], self._dtypes[ours])
                 slot.binding.bind_ortvalue_output(theirs, value)
-        slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
+        if not stays:
+            slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
+            return
+        slot.views = Outputs(
+            {
+                ours: tensor_of(value, self._dtypes[ours])
+                if ours in stays
+                else _read_only(outputs[ours])
+                for ours, value in of.items()
+            }
+        )
 
 
 class AnswerSession(RunnerSession):

@@ -1,0 +1,139 @@
+"""Outputs that lie on a GPU: compared where they are, copied to the host where anybody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from paritygate.core.errors import DeviceError
+from paritygate.core.ragged import Tensor
+from paritygate.core.tensors import Array
+
+
+class DeviceTensor:
+    """A tensor on a GPU, in one array or several along its samples.
+
+    What it is made of is whole: whoever makes it has waited for what writes it.
+
+    Args:
+        parts: C-contiguous arrays of the device, of one dtype and one shape of a sample.
+
+    Attributes:
+        dtype: of its elements.
+        shape: `(samples, *sample_shape)`.
+    """
+
+    __slots__ = ("_host", "dtype", "parts", "shape")
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = tuple(parts)
+        self.dtype: np.dtype[Any] = np.dtype(parts[0].dtype)
+        samples = sum(int(part.shape[0]) for part in parts)
+        self.shape: tuple[int, ...] = (samples, *parts[0].shape[1:])
+        self._host: Array | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """Axes, that of the samples included."""
+        return len(self.shape)
+
+    def edges(self) -> list[int]:
+        """Where its arrays begin and end, as numbers of samples."""
+        return [0, *np.cumsum([int(part.shape[0]) for part in self.parts]).tolist()]
+
+    def __getitem__(self, rows: slice) -> DeviceTensor:
+        start, stop, _ = rows.indices(len(self))
+        found, at = [], 0
+        for part in self.parts:
+            size = int(part.shape[0])
+            low, high = max(start - at, 0), min(stop - at, size)
+            if low < high:
+                found.append(part if high - low == size else part[low:high])
+            at += size
+        return DeviceTensor(found or [self.parts[0][:0]])
+
+    def joined(self, other: DeviceTensor) -> DeviceTensor:
+        """This and what follows, of the same dtype and shape of a sample."""
+        return DeviceTensor([*self.parts, *other.parts])
+
+    def host(self) -> Array:
+        """A copy of it in the host's memory, read-only; made once.
+
+        Raises:
+            DeviceError: the GPU failed.
+        """
+        if self._host is None:
+            try:
+                copies = [part.copy_to_host() for part in self.parts]
+            except Exception as e:  # whatever a driver raises
+                told = " ".join(str(e).split()) or type(e).__name__
+                raise DeviceError(
+                    f"the GPU failed while an output was copied from it: {told}; nothing is "
+                    "judged: run again"
+                ) from e
+            whole: Array = copies[0] if len(copies) == 1 else np.concatenate(copies)
+            whole.flags.writeable = False
+            self._host = whole
+        return self._host
+
+
+class Outputs(Mapping[str, Tensor]):
+    """Outputs by name, some of which lie on a GPU; asked for one, it gives a copy on the host.
+
+    Attributes:
+        lying: name -> the tensor where it is.
+    """
+
+    def __init__(self, lying: Mapping[str, Tensor | DeviceTensor]) -> None:
+        self.lying = dict(lying)
+
+    def anew(self) -> Outputs:
+        """The same places, of which nobody has asked for a copy yet; they were written again."""
+        return Outputs(
+            {
+                name: DeviceTensor(tensor.parts) if isinstance(tensor, DeviceTensor) else tensor
+                for name, tensor in self.lying.items()
+            }
+        )
+
+    def __getitem__(self, name: str) -> Tensor:
+        return on_host(self.lying[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lying)
+
+    def __len__(self) -> int:
+        return len(self.lying)
+
+
+def lying(outputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | DeviceTensor]:
+    """Outputs by name, each where it is."""
+    return outputs.lying if isinstance(outputs, Outputs) else outputs
+
+
+def on_host(tensor: Any) -> Any:
+    """A tensor, or of one on a GPU a copy."""
+    return tensor.host() if isinstance(tensor, DeviceTensor) else tensor
+
+
+def pieces(ref: Any, cand: Any, most: int) -> Iterator[tuple[slice, Any, Any]]:
+    """Parts of both sides that are arrays, of at most so many samples; each with its samples."""
+    count = len(ref)
+    edges = {*range(0, count, most), count}
+    for side in (ref, cand):
+        edges.update(side.edges() if isinstance(side, DeviceTensor) else ())
+    ordered = sorted(edges)
+    for start, stop in pairwise(ordered):
+        rows = slice(start, stop)
+        yield rows, _array(ref, rows), _array(cand, rows)
+
+
+def _array(side: Any, rows: slice) -> Any:
+    part = side[rows]
+    return part.parts[0] if isinstance(part, DeviceTensor) else part

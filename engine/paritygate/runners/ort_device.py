@@ -1,0 +1,53 @@
+"""Outputs that ONNX Runtime leaves on a GPU: which ones can be, and as tensors of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paritygate.core.dtypes import STRING, numpy_dtype
+from paritygate.gpu.tensor import DeviceTensor
+from paritygate.runners.ort_load import Loaded
+from paritygate.runners.ort_types import BRIDGED
+from paritygate.runners.ort_wiring import Wiring
+
+DEVICE = "cuda"
+_PROVIDER = "CUDAExecutionProvider"
+_GRAPHS = ("1", "True", "true")
+
+
+def stayable(loaded: Loaded, wiring: Wiring) -> frozenset[str]:
+    """Outputs that may be left on the GPU: of the first device, of shapes that are known."""
+    options = loaded.provider_options.get(_PROVIDER, {})
+    is_first = options.get("device_id", "0") == "0"
+    has_graphs = options.get("enable_cuda_graph", "0") in _GRAPHS  # its buffers can't be changed
+    if loaded.device != DEVICE or not wiring.is_bound or not is_first or has_graphs:
+        return frozenset()
+    declared = wiring.declared or {}
+    return frozenset(
+        name
+        for name, spec in declared.items()
+        if spec.dtype not in (*BRIDGED, STRING, "bool")
+        and name not in wiring.layout.outputs
+        and len(spec.shape) > 1
+        and all(isinstance(dim, int) and dim > 0 for dim in spec.shape[1:])
+    )
+
+
+def tensor_of(value: Any, dtype: str) -> DeviceTensor:
+    """What an OrtValue holds on the device; nothing may be writing it any more.
+
+    Raises:
+        ValueError: it is elsewhere, or isn't what was declared.
+    """
+    from paritygate.gpu.borrowed import borrow
+
+    shape, kind = tuple(int(dim) for dim in value.shape()), numpy_dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    if value.device_name().lower() != DEVICE or value.tensor_size_in_bytes() != size or not size:
+        raise ValueError(
+            f"{value.tensor_size_in_bytes()} bytes on {value.device_name()}, asked for was "
+            f"{dtype}{list(shape)} on {DEVICE}"
+        )
+    return DeviceTensor([borrow(int(value.data_ptr()), shape, kind, value)])

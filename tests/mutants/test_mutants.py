@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.elements import ELEMENTS
+from tests.mutants.failing import FAILING
 from tests.mutants.mutant import Mutant
 from tests.mutants.scalar import SCALAR
 from tests.mutants.scans import SCANS
@@ -40,8 +41,15 @@ TESTS = {
     "decisions": [RULES, "tests/kernels/test_decisions.py"],
     "elements": [RULES, *(f"tests/comparison/test_elements.py::{name}" for name in OF_ELEMENTS)],
     "scans": ["tests/comparison/test_scan_edges.py", "tests/comparison/test_scan.py"],
+    "failing": ["tests/comparison/test_failing_edges.py"],
 }
-MUTANTS = {"scalar": SCALAR, "decisions": DECISIONS, "elements": ELEMENTS, "scans": SCANS}
+MUTANTS = {
+    "scalar": SCALAR,
+    "decisions": DECISIONS,
+    "elements": ELEMENTS,
+    "scans": SCANS,
+    "failing": FAILING,
+}
 
 
 @pytest.mark.slow

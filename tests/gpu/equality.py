@@ -77,8 +77,13 @@ def planted(draw: st.DrawFn) -> tuple[Any, Any]:
 def comparers(
     ref: Any, tolerance: Tolerance, stats: str = "gate"
 ) -> tuple[DeviceComparer, ElementComparer]:
-    dtype = ref.dtype.name
-    made = (kind(tolerance, dtype, dtype, ref.shape[1:], stats) for kind in _KINDS)
+    return comparers_of((ref.dtype.name, ref.dtype.name), tolerance, ref.shape[1:], stats)
+
+
+def comparers_of(
+    names: tuple[str, str], tolerance: Tolerance, shape: tuple[int, ...], stats: str
+) -> tuple[DeviceComparer, ElementComparer]:
+    made = (kind(tolerance, *names, shape, stats) for kind in _KINDS)
     return next(made), next(made)
 
 
@@ -92,9 +97,11 @@ def check(
     ordinals: Any,
     cuts: list[int],
     stats: str = "full",
+    names: tuple[str, str] | None = None,
 ) -> None:
     """Compare in batches that begin at `cuts`, and the whole on the CPU."""
-    device, host = comparers(ref, tolerance, stats)
+    names = names or (ref.dtype.name, cand.dtype.name)
+    device, host = comparers_of(names, tolerance, ref.shape[1:], stats)
     comparison = device.begin()
     edges = [0, *sorted(cut % (len(ref) + 1) for cut in cuts), len(ref)]
     for start, stop in pairwise(edges):

@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
+from paritygate.comparison.device_sides import side_of, stored, taken, wide_of
+from paritygate.comparison.device_tally import tally_of
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.looks import worst_floats
-from paritygate.comparison.work import samples_by_rule
-from paritygate.core.dtypes import float_format
+from paritygate.core.dtypes import float_format, numpy_dtype
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.device import cuda
-from paritygate.gpu.full import FullTally, Measured
+from paritygate.gpu.full import FullTally
 from paritygate.gpu.measures import Steps
+from paritygate.gpu.sides import Sides
 from paritygate.gpu.tally import MOST, Counted, DeviceTally
 from paritygate.kernels.scalar import place_on_grid
-from paritygate.tally.exact import ExactSum
-from paritygate.tally.extremes import Extreme, Number
-from paritygate.tally.histogram import Histogram
 from paritygate.tally.output import MIN_RANKED_WIDTH, OutputTally
 
 Ints = npt.NDArray[np.int64]
 
-_DTYPES = ("float32", "float64")
+_SIDES = "reference", "candidate"
+_TWO_TO_64 = 2.0**64
 _DEFAULT_STREAM = 1  # what is made on it is done before what is launched here
 
 
 class DeviceComparer(ElementComparer):
-    """Compares one output of two floats of one dtype, on the current device.
+    """Compares one output element by element, on the current device.
 
     Args:
         tolerance: what is tolerated.
-        ref_dtype: dtype name of the reference, float32 or float64.
-        cand_dtype: the same name.
+        ref_dtype: dtype name of the reference.
+        cand_dtype: dtype name of the candidate.
         sample_shape: shape of one sample, which has an element.
         stats: "gate", or "full" for all statistics.
 
@@ -52,34 +53,45 @@ class DeviceComparer(ElementComparer):
         stats: Literal["gate", "full"],
     ) -> None:
         super().__init__(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
-        if ref_dtype != cand_dtype or ref_dtype not in _DTYPES:
+        self.wide = wide_of(ref_dtype, cand_dtype)
+        if self.wide.kind != "f":
             raise ValueError(
-                f"a device compares float32 with float32 and float64 with float64: found "
-                f"{ref_dtype} against {cand_dtype}; compare them on the CPU"
+                f"a device compares integers of at most 32 bits: found {ref_dtype} against "
+                f"{cand_dtype}; compare them on the CPU"
             )
         if self.width == 0:
             raise ValueError("a sample without elements is compared on the CPU")
+        self._names = ref_dtype, cand_dtype
+        self._sides = side_of(ref_dtype), side_of(cand_dtype)
 
     def begin(self) -> Comparison:
         """A comparison of batches, whose tally stays on the device until it is asked for."""
-        form = float_format(self.dtypes[0].name)
         full = None
         if self.stats == "full":
-            full = FullTally(self._steps(), is_ranked=self._is_ranked)
-        return Comparison(self, DeviceTally(self.width, self._rule, form.largest, full))
+            full = FullTally(self._steps(), is_ranked=self.is_ranked)
+        sides = Sides(self._sides, self.wide, self._rule.beyond)
+        return Comparison(self, sides, DeviceTally(self.width, self._rule, self._largest(), full))
 
     @property
-    def _is_ranked(self) -> bool:
-        return self.width >= MIN_RANKED_WIDTH
+    def is_ranked(self) -> bool:
+        """Whether samples have an SQNR of their own."""
+        return self.width >= MIN_RANKED_WIDTH and not self.integer
+
+    def _largest(self) -> float:
+        """A number that no finite reference is above."""
+        return _TWO_TO_64 if self.integer else float_format(self._names[0]).largest
 
     def _steps(self) -> Steps:
-        form = float_format(self.dtypes[1].name)
-        is_double = int(self.dtypes[1] == np.float64)
+        if self.integer:
+            return Steps(0, 0, 0, 0, is_counted=0, has_products=2)
+        form = float_format(self._names[1])
+        is_double, products = self._names[1] == "float64", not self.is_ranked
         top = 0
         if not is_double:
             top = int(place_on_grid(form.largest, form.mantissa, form.min_exponent))
-        products = 0 if self._is_ranked else 1
-        return Steps(is_double, form.mantissa, form.min_exponent, top, 1, products)
+        return Steps(
+            int(is_double), form.mantissa, form.min_exponent, top, 1, has_products=int(products)
+        )
 
     def compare(
         self,
@@ -113,22 +125,32 @@ class DeviceComparer(ElementComparer):
         """
         left = rows[detail.worst.of(rows).index == NOT_LOOKED]
         if left.size:
-            own, other = (_picked(on_device(side), left) for side in (ref, cand))
-            found = worst_floats(np.arange(len(left)), own, other, self._rule)
+            own, other = (
+                _picked(array, left, name)
+                for array, name in zip((ref, cand), self._names, strict=True)
+            )
+            found = self._worst_of(np.arange(len(left)), own, other)
             detail.looked_at(Worst(left, found.index, found.excess, found.error))
 
-    def flat(self, side: str, array: Any, samples: int) -> Any:
-        """Flat values of an array of the device, or of a copy there of one of the host.
+    def _worst_of(self, rows: Ints, ref: Any, cand: Any) -> Worst:
+        if not self.integer:
+            return worst_floats(rows, ref, cand, self._rule)
+        _, found = super().compare(ref, cand, rows)
+        return Worst(rows, found.worst.index, found.worst.excess, found.worst.error)
+
+    def flat(self, number: int, array: Any, samples: int) -> Any:
+        """Flat values of the reference, 0, or the candidate, 1, on the device, as stored there.
 
         Raises:
             ValueError: another dtype or shape than declared, not C-contiguous, or too large.
         """
-        found = on_device(array)
+        side, own, declared = _SIDES[number], self._sides[number].stored, self.dtypes[number]
+        found = on_device(_as_stored(array, self._names[number]))
         shape = (samples, *self.sample_shape)
-        if found.dtype != self.dtypes[0] or tuple(found.shape) != shape:
+        if found.dtype not in (own, declared) or tuple(found.shape) != shape:
             raise ValueError(
                 f"{side}: found {found.dtype.name}{list(found.shape)}, this comparison is of "
-                f"{self.dtypes[0].name}{list(shape)}; pass arrays as they were declared"
+                f"{declared.name}{list(shape)}; pass arrays as they were declared"
             )
         if found.size > MOST:
             raise ValueError(
@@ -137,14 +159,14 @@ class DeviceComparer(ElementComparer):
             )
         if samples and not found.is_c_contiguous():
             raise ValueError(f"{side}: found an array that isn't C-contiguous; copy it first")
-        return found.reshape(found.size) if samples else found
+        return found.reshape(found.size).view(own) if samples else found
 
 
 class Comparison:
     """Batches that are compared on a device."""
 
-    def __init__(self, comparer: DeviceComparer, tally: DeviceTally) -> None:
-        self._comparer, self._tally = comparer, tally
+    def __init__(self, comparer: DeviceComparer, sides: Sides, tally: DeviceTally) -> None:
+        self._comparer, self._sides, self._tally = comparer, sides, tally
 
     def add(self, ref: Any, cand: Any, ordinals: Ints | range) -> None:
         """Compare a batch; nothing is waited for.
@@ -164,15 +186,16 @@ class Comparison:
         if not isinstance(ordinals, range):
             ordinals = np.ascontiguousarray(ordinals, np.int64)
         samples = len(ordinals)
-        left = self._comparer.flat("reference", ref, samples)
-        right = self._comparer.flat("candidate", cand, samples)
-        if samples:
-            self._tally.add(left, right, ordinals)
+        left, right = (self._comparer.flat(k, side, samples) for k, side in enumerate((ref, cand)))
+        if not samples:
+            return
+        for own, other, first, last in self._sides.pieces(left, right, self._comparer.width):
+            self._tally.add(own, other, ordinals[first:last])
 
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
-        return self._tally.bytes_held
+        return self._tally.bytes_held + self._sides.bytes_held
 
     def finish(self) -> tuple[OutputTally, SampleDetail]:
         """The tally of all batches, and the result of each sample, numbered as they were added."""
@@ -181,7 +204,13 @@ class Comparison:
         detail.looked_at(
             Worst(counted.rows, counted.worst_at, counted.worst_excess, counted.worst_error)
         )
-        return _tally_of(counted, self._comparer.width), detail
+        return self._tally_of(counted), detail
+
+    def _tally_of(self, counted: Counted) -> OutputTally:
+        comparer = self._comparer
+        tally = tally_of(counted, is_integer=comparer.integer, is_ranked=comparer.is_ranked)
+        at_limits, beyond = self._sides.counts()
+        return replace(tally, at_limits=tuple(at_limits), ref_beyond_cand_range=beyond)
 
 
 def on_device(array: Any) -> Any:
@@ -195,61 +224,15 @@ def on_device(array: Any) -> Any:
     return cuda.to_device(np.ascontiguousarray(array))
 
 
-def _picked(array: Any, rows: Ints) -> npt.NDArray[Any]:
-    return np.stack([array[row].copy_to_host() for row in rows.tolist()])
+def _as_stored(array: Any, name: str) -> Any:
+    """An array of a dtype as a device has it, where the host has it."""
+    is_ours = isinstance(array, np.ndarray) and array.dtype.newbyteorder("=") == numpy_dtype(name)
+    return stored(array, name) if is_ours else array
 
 
-def _tally_of(counted: Counted, width: int) -> OutputTally:
-    e, abs_e = (ExactSum.from_chunks(row, counted.lost) for row in counted.chunks[:2])
-    error, excess, excess_error = counted.best.tolist()
-    return OutputTally(
-        tier="gate" if counted.measured is None else "full",
-        samples=counted.samples,
-        failing_samples=int(np.count_nonzero(counted.rules)),
-        rule_samples=samples_by_rule(counted.rules),
-        classes=tuple(counted.classes.tolist()),
-        failing_elements=int(counted.elements.sum()),
-        max_abs_error=_extreme(counted.places[0], counted.values[0], error),
-        max_excess=_extreme(counted.places[1], counted.values[1], excess, excess_error),
-        abs_errors=abs_e,
-        errors=e,
-        **({} if counted.measured is None else _full_tier(counted, counted.measured, width)),
-    )
-
-
-def _full_tier(counted: Counted, found: Measured, width: int) -> dict[str, Any]:
-    ee, rr, re = (
-        ExactSum.from_chunks(row, lost)
-        for row, lost in zip(counted.chunks[2:], found.lost.tolist(), strict=True)
-    )
-    steps = found.steps.tolist()
-    return {
-        "squared_errors": ee,
-        "histogram": Histogram.from_counts(found.bins),
-        "squared_refs": rr,
-        "ref_errors": re,
-        "max_ulp": _extreme(found.places[0], found.values[0], steps[0]),
-        "max_ulp_above_atol": _extreme(found.places[1], found.values[1], steps[1]),
-        "ulp_undefined": found.ulp_undefined,
-        "ranked_samples": counted.samples if width >= MIN_RANKED_WIDTH else 0,
-        "worst_sqnr": _worst_sample(found, 0),
-        "worst_cosine": _worst_sample(found, 1),
-        "sqnr_undefined": int(found.unranked[0]),
-        "cosine_undefined": int(found.unranked[1]),
-    }
-
-
-def _extreme(place: Ints, values: npt.NDArray[np.float64], *keys: Number) -> Extreme | None:
-    ordinal, index = place.tolist()
-    if ordinal < 0:
-        return None
-    ref, cand = values.tolist()
-    return Extreme(keys, ordinal, index, ref, cand)
-
-
-def _worst_sample(found: Measured, row: int) -> Extreme | None:
-    ordinal = int(found.ordinals[row])
-    if ordinal < 0:
-        return None
-    figure, signal, noise = found.ranks[row].tolist()
-    return Extreme((figure,), ordinal, -1, signal, noise)
+def _picked(array: Any, rows: Ints, name: str) -> npt.NDArray[Any]:
+    """Some samples, on the host."""
+    if isinstance(array, np.ndarray):
+        return array[rows]
+    found = on_device(array)
+    return taken(np.stack([found[row].copy_to_host() for row in rows.tolist()]), name)

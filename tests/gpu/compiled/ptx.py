@@ -18,7 +18,7 @@ from unittest import mock
 from numba import cuda, typeof, types
 from tests.gpu.compiled import deciding
 
-from paritygate.gpu import failing, fold, measures, ranks, scan, sums
+from paritygate.gpu import failing, fold, measures, ranks, scan, sums, widen
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
@@ -29,6 +29,7 @@ _INTS, _DOUBLES = types.int64[::1], types.float64[::1]
 _ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
 _BYTES, _NUMBERS, _INT = types.uint8[::1], types.uint32[::1], types.int64
 _RULE = typeof(Rule(1.0, 0.5, 2.0, 0, 0, 3.0, (1, 2, 4, 8, 16)))
+_FORM = typeof(widen.Form(0x7F, 0x77, -1, -1, 42, 0.5))
 _STEPS = typeof(measures.Steps(0, 23, -126, 1, 1, 1))
 _DISTANCES, _ALL_DISTANCES = types.uint64[::1], types.uint64[:, ::1]
 _BATCH = typeof(scan.Batch(1, 0, 1, 1, 1.0, 0.5, 2.0))
@@ -73,6 +74,11 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
                 x, x, _INTS, _BATCH, _ALL_DISTANCES, _ALL_INTS, _ALL_DOUBLES, _ALL_INTS, _INT,
                 _DISTANCES, _ALL_INTS, _ALL_DOUBLES, _DOUBLES, _INTS,
             ),
+        ),
+        "widen_bits": (widen.widen_bits, lambda x: (types.uint16[::1], _FORM, x)),
+        "widen_flags": (widen.widen_flags, lambda x: (_BYTES, x)),
+        "count_ends": (
+            widen.count_ends, lambda x: (x, types.float64, types.float64, _INTS, _INT),
         ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),
         **deciding.kernels(),

@@ -16,7 +16,7 @@ from paritygate.gpu import rules
 from paritygate.gpu.device import rule, widen
 from paritygate.kernels import scalar
 
-PRODUCTS = {"scan", "keep_failing", "measure", "rank", *deciding.PRODUCTS}
+PRODUCTS = {"scan", "keep_failing", "measure", "rank", "widen_bits", *deciding.PRODUCTS}
 _RECORDED = json.loads(RECORD.read_text())
 _ARITHMETIC = re.compile(
     r"^\s+(?:@\S+\s+)?((?:fma|mad|mul|add|sub|div|neg)\.\S*f(?:16|32|64)\S*)", re.M

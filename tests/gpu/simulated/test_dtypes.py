@@ -1,0 +1,183 @@
+"""Pairs of any dtypes, in Numba's simulator of a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numba import cuda
+from tests.gpu.equality import check, comparers_of
+
+from paritygate.comparison.device_sides import form_of, side_of, wide_of
+from paritygate.core.dtypes import (
+    FLOATS,
+    INTEGERS,
+    NARROW_FLOATS,
+    limits_of,
+    numpy_dtype,
+    widened,
+)
+from paritygate.core.policy import Tolerance
+from paritygate.gpu import sides, widen
+
+QUICK = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40
+)
+FEW_BYTES = tuple(name for name in INTEGERS if numpy_dtype(name).itemsize <= 4)
+SIGNED = tuple(name for name in FEW_BYTES if not name.startswith("u"))
+UNSIGNED = tuple(name for name in FEW_BYTES if name.startswith("u"))
+
+
+def floats(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
+    """Numbers of a dtype of any size, some of them at its ends, or not finite."""
+    dtype = numpy_dtype(name)
+    with np.errstate(all="ignore"):
+        values = (rng.normal(size=size) * 2.0 ** rng.integers(-12, 12)).astype(dtype)
+        wild = rng.integers(0, 256, (*size, dtype.itemsize), dtype=np.uint8).view(dtype)[..., 0]
+        return np.where(rng.random(size) < rng.choice([0.0, 0.1]), wild, values).astype(dtype)
+
+
+def alike(rng: np.random.Generator, ref: Any, name: str) -> Any:
+    """Numbers of a dtype that are like those of the reference, in most places."""
+    with np.errstate(all="ignore"):
+        noise = 1 + rng.normal(size=ref.shape) * 2.0 ** -rng.integers(3, 20)
+        cand = (ref.astype(np.float64) * noise).astype(numpy_dtype(name))
+    return np.where(rng.random(ref.shape) < 0.02, floats(rng, name, ref.shape), cand)
+
+
+@QUICK
+@given(
+    st.tuples(st.sampled_from(FLOATS), st.sampled_from(FLOATS), st.booleans()),
+    st.sampled_from([1, 5, 16]),
+    st.integers(0, 2**32),
+    st.sampled_from(["fail", "match"]),
+    st.sampled_from(["gate", "full"]),
+)
+def test_floats_of_any_two_dtypes_are_compared_as_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+    pair: tuple[str, str, bool],
+    width: int,
+    seed: int,
+    nonfinite: Any,
+    stats: str,
+) -> None:
+    names = (pair[0], pair[0] if pair[2] else pair[1])
+    rng = np.random.default_rng(seed)
+    ref = floats(rng, names[0], (64 // width, width))
+    cand = alike(rng, ref, names[1]).astype(numpy_dtype(names[1]))
+    atol = float(2.0 ** rng.integers(-12, 4))
+    tolerance = Tolerance(atol, float(rng.choice([0, 2.0**-7])), nonfinite=nonfinite)
+    with monkeypatch.context() as changed:
+        changed.setattr(sides, "PIECE", int(rng.choice([24, 1 << 24])))
+        check(ref, cand, tolerance, range(3, 3 + len(ref)), [seed % 9], stats, names)
+
+
+@QUICK
+@given(
+    st.one_of(
+        st.tuples(st.sampled_from(SIGNED), st.sampled_from(SIGNED)),
+        st.tuples(st.sampled_from(UNSIGNED), st.sampled_from(UNSIGNED)),
+    ),
+    st.sampled_from([1, 5, 16]),
+    st.integers(0, 2**32),
+    st.sampled_from(["gate", "full"]),
+)
+def test_integers_of_up_to_32_bits_are_compared_as_on_the_cpu(
+    names: tuple[str, str], width: int, seed: int, stats: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    ref, cand = (whole(rng, name, (64 // width, width)) for name in names)
+    with np.errstate(all="ignore"):
+        near = np.clip(widened(ref).astype(np.int64) + rng.integers(-2, 3), *limits_of(names[1]))
+        cand = np.where(rng.random(ref.shape) < rng.choice([0.0, 0.1]), cand, near)
+    tolerance = Tolerance(
+        float(rng.choice([0, 1, 1.5, 3, 1e9])),
+        float(rng.choice([0, 0.1, 0.9])),
+        max_abs=rng.choice([None, 2.5, 1e5]),
+        max_outlier_fraction=float(rng.choice([0.0, 0.3])),
+    )
+    cand = cand.astype(widened(np.empty(0, numpy_dtype(names[1]))).dtype)
+    ordinals = rng.permutation(len(ref))
+    check(ref, cand.astype(numpy_dtype(names[1])), tolerance, ordinals, [seed % 9], stats, names)
+
+
+def whole(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
+    low, high = limits_of(name)
+    spread = int(rng.choice([1, 3, high]))
+    values = rng.integers(max(low, -spread), min(high, spread) + 1, size)
+    values = np.where(rng.random(size) < 0.05, rng.choice([low, high], size), values)
+    return values.astype(widened(np.empty(0, numpy_dtype(name))).dtype).astype(numpy_dtype(name))
+
+
+def test_bools_are_equal_or_not() -> None:
+    rng = np.random.default_rng(4)
+    ref = rng.integers(0, 3, (40, 3), dtype=np.uint8).view(np.bool_)
+    cand = rng.integers(0, 2, (40, 3), dtype=np.uint8).view(np.bool_)
+    for stats in ("gate", "full"):
+        check(ref, cand, Tolerance(0.0, 0.0), range(40), [7], stats, ("bool", "bool"))
+
+
+@pytest.mark.parametrize("name", NARROW_FLOATS)
+def test_every_number_of_a_narrow_float_is_read(name: str) -> None:
+    dtype = numpy_dtype(name)
+    bits = np.arange(1 << (8 * dtype.itemsize), dtype=f"u{dtype.itemsize}")
+    bits = bits[:: 7 if len(bits) > 256 else 1]
+    form, read = form_of(name), widen.number_of.fn  # type: ignore[attr-defined]
+    found = [read(k, form) for k in bits.tolist()]
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        wanted = bits.view(dtype).astype(np.float64)
+    np.testing.assert_array_equal(found, wanted)
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[finite], np.signbit(wanted)[finite])
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float8_e5m2", "int4", "bool"])
+def test_arrays_of_a_device_hold_the_bits_of_what_it_has_no_name_for(name: str) -> None:
+    rng = np.random.default_rng(5)
+    ref = np.abs(rng.normal(size=(9, 4)) * 3).astype(np.int8).astype(numpy_dtype(name))
+    cand = ref.copy()
+    cand[4, 1] = 1 if cand[4, 1] == 0 else 0
+    device, host = comparers_of((name, name), Tolerance(0.0, 0.0), (4,), "full")
+    kept = side_of(name).stored
+    left, right = (
+        cuda.to_device(widened(side) if name == "int4" else side.view(kept)) for side in (ref, cand)
+    )
+    found, detail = device.compare(left, right, range(9))
+    assert found == host.compare(ref, cand, np.arange(9))[0]
+    device.look_at(detail, np.arange(9), left, right)
+    assert detail.worst.of(np.array([4])).index.tolist() == [1]
+
+
+def test_widened_pieces_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real = sides.cuda.device_array
+    monkeypatch.setattr(sides, "PIECE", 10)
+    monkeypatch.setattr(
+        sides.cuda, "device_array", lambda size, dtype: made.append(size) or real(size, dtype)
+    )
+    ref = np.ones((30, 3), ml_dtypes.bfloat16)
+    device, _ = comparers_of(("bfloat16", "bfloat16"), Tolerance(0.0, 0.0), (3,), "gate")
+    assert device.compare(ref, ref, range(30))[0].samples == 30
+    assert [size for size in made if size == 9] == [9, 9]
+    assert 90 not in made
+
+
+@pytest.mark.parametrize(
+    ("pair", "wide"),
+    [
+        (("float16", "float8_e5m2"), "float32"),
+        (("float32", "bfloat16"), "float32"),
+        (("float16", "float64"), "float64"),
+        (("int8", "int16"), "float32"),
+        (("uint32", "uint4"), "float64"),
+        (("bool", "bool"), "float32"),
+        (("int8", "int64"), "int64"),
+        (("uint64", "uint8"), "uint64"),
+    ],
+)
+def test_both_sides_are_compared_in_what_holds_them(pair: tuple[str, str], wide: str) -> None:
+    assert wide_of(*pair).name == wide

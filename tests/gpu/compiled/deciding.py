@@ -9,7 +9,7 @@ from numba import typeof, types
 
 from paritygate.gpu import argmax, bands, convert, decide, topk
 
-PRODUCTS = ("decide_bands", "decide_argmax", "decide_topk")  # that calculate what is allowed
+PRODUCTS = ("decide_bands", "decide_argmax", "decide_topk", "round_off")  # those that have some
 
 _INTS, _ALL_INTS, _INT = types.int64[::1], types.int64[:, ::1], types.int64
 _DOUBLES, _ALL_DOUBLES = types.float64[::1], types.float64[:, ::1]
@@ -18,6 +18,7 @@ _BATCH = typeof(decide.Batch(1, 1, -1, 0, 0, 0, 0, 1.0, 0.5))
 _FOUND = types.NamedTuple(
     (_INTS, _INTS, _INTS, _DOUBLES, _INTS, _INTS, _DOUBLES, _CODES), decide.Found
 )
+_FORM = typeof(convert.Format(10, -14, 65504.0, 1.0))
 _GIVEN = (_INTS, _INTS, _BATCH, _FOUND)  # a `kinds.Launch`
 
 
@@ -44,5 +45,6 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
             lambda x: (_FOUND, _INT, _BATCH, _INTS, _DOUBLES, _INTS),
         ),
         "look_up": (convert.look_up, lambda x: (types.uint16[::1], types.float32[::1], x)),
+        "round_off": (convert.round_off, lambda x: (x, _FORM, types.float32[::1])),
         "cast": (convert.cast, lambda x: (types.int64[::1], x)),
     }  # fmt: skip

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from tests.gpu.deciding import FLOATS, cases, check
 
 from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.core.dtypes import (
+    NARROW_FLOATS,
+    element_bytes,
+    float_format,
+    numpy_dtype,
+    rounded,
+    widened,
+)
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.gpu import decided, kinds, tally
+from paritygate.gpu import convert, decided, kinds, tally
+from paritygate.gpu.device import THREADS, cuda
 
 QUICK = settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
@@ -22,6 +31,7 @@ KINDS = ("bands", "argmax", "topk")
 MIXED = (
     *(("float32", "float64"), ("float64", "float32"), ("float16", "bfloat16")),
     *(("bfloat16", "bfloat16"), ("float16", "float8_e5m2"), ("float32", "float16")),
+    *(("float16", "float32"), ("bfloat16", "float64"), ("float8_e4m3fn", "float32")),
 )
 WHOLE = (
     *(("int8", "int8"), ("int4", "uint8"), ("bool", "bool"), ("int32", "uint32")),
@@ -78,11 +88,6 @@ def test_little_room_and_many_blocks_change_nothing(
             FLOATS[:1] * 2,
             "a device decides bands, argmax and topk without a transform; decide the others on the",
         ),
-        (
-            DecisionRule("d", "s", argmax=True, compare_as="output"),
-            ("float16", "float32"),
-            "a device rounds no float32 to float16; compare these on the CPU",
-        ),
     ],
 )
 def test_what_a_device_does_not_decide_is_said(
@@ -115,3 +120,23 @@ def test_too_many_scores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     good = np.zeros((2, 4), np.float32)
     with pytest.raises(ValueError, match="ref has 8 elements, at most 7 are decided at once"):
         deciding().add(good, good, range(2))
+
+
+@pytest.mark.parametrize("dtype", NARROW_FLOATS)
+def test_values_are_rounded_as_on_the_cpu(dtype: str) -> None:
+    size = element_bytes(dtype)
+    codes = np.arange(1 << (8 * size), dtype=f"u{size}")
+    numbers = widened(codes.view(numpy_dtype(dtype))).astype(np.float64)
+    numbers = np.unique(numbers[np.isfinite(numbers)])
+    some = np.random.default_rng(1).integers(0, numbers.size - 1, 60)
+    near = np.concatenate((some, numbers.size - np.arange(2, 5)))
+    ties = (numbers[near] + numbers[near + 1]) / 2
+    beyond = 1.5 * numbers[-1] - numbers[-2] / 2  # a tie with what would follow the largest
+    ties = np.array([*ties, beyond, -beyond, 5e-324, 0.0, -0.0, 1e300, np.nan, np.inf, -np.inf])
+    values = np.concatenate((ties, np.nextafter(ties, np.inf), np.nextafter(ties, -np.inf)))
+    form = float_format(dtype)
+    past = np.inf if form.has_infinity else np.nan
+    out = cuda.to_device(np.empty(values.size, np.float32))
+    given = convert.Format(form.mantissa, form.min_exponent, form.largest, past)
+    convert.round_off[2, THREADS](cuda.to_device(values), given, out)
+    np.testing.assert_array_equal(out.copy_to_host(), rounded(values, dtype))

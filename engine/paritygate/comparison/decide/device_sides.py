@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, cast
 
@@ -35,18 +36,13 @@ class SideMaker:
 
     Attributes:
         has_other: whether the two `compare_as` may see other scores.
-
-    Raises:
-        ValueError: scores that no kernel rounds to the dtype of the reference.
     """
 
     def __init__(self, dtype: str, ref_dtype: str, *, is_ranked: bool) -> None:
         self._dtype, self._ref_dtype = dtype, ref_dtype
         self._is_small = element_bytes(dtype) <= 2
         is_narrowed = is_float(dtype) and not float_format(ref_dtype).holds(float_format(dtype))
-        self._is_cast = is_narrowed and not self._is_small
-        if self._is_cast and ref_dtype != "float32":
-            raise ValueError(f"a device rounds no {dtype} to {ref_dtype}; compare these on the CPU")
+        self._is_rounded = is_narrowed and not self._is_small
         self._is_long = is_ranked and dtype in ("int64", "uint64")
         self.has_other = is_narrowed or self._is_long
         self._tables: dict[CompareAs, Any] = {}
@@ -64,8 +60,8 @@ class SideMaker:
             out = self._out(key, values.size, _FLOAT32)
             cast(Any, convert.look_up)[_blocks(values.size), THREADS](values, self._table(key), out)
             return out
-        if self._is_cast:
-            return values if compare_as == "float64" else self._cast(values, _FLOAT32)
+        if self._is_rounded and compare_as == "output":
+            return self._rounded(values)
         if is_float(self._dtype) or (self._is_long and compare_as == "output"):
             return values
         return self._cast(values, _FLOAT64)
@@ -73,6 +69,17 @@ class SideMaker:
     def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
         out = self._out("cast", values.size, dtype)
         cast(Any, convert.cast)[_blocks(values.size), THREADS](values, out)
+        return out
+
+    def _rounded(self, values: Any) -> Any:
+        """Floats of four or eight bytes, rounded to the dtype of the reference."""
+        if self._ref_dtype == "float32":
+            return self._cast(values, _FLOAT32)
+        form = float_format(self._ref_dtype)
+        past = math.inf if form.has_infinity else math.nan
+        given = convert.Format(form.mantissa, form.min_exponent, form.largest, past)
+        out = self._out("rounded", values.size, _FLOAT32)
+        cast(Any, convert.round_off)[_blocks(values.size), THREADS](values, given, out)
         return out
 
     def _table(self, compare_as: CompareAs) -> Any:

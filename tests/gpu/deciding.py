@@ -38,15 +38,21 @@ def scores(draw: st.DrawFn, dtypes: tuple[str, str], shape: tuple[int, ...]) -> 
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     is_whole = not is_float(dtypes[0])
     made = rng.random(shape) * draw(st.sampled_from([1.0, 300.0]))
+    if not is_whole:
+        made -= draw(st.sampled_from([0.0, 0.5, 2.0]))
     if is_whole or draw(st.booleans()):
         made = np.round(made * draw(st.sampled_from([2, 10]))) / (1 if is_whole else 10)
     noise = rng.normal(size=shape) * draw(st.sampled_from([0.0, 1e-7, 1e-2, 1.0]))
     other = made + (np.round(noise * 2) if is_whole else noise)
-    if not is_whole and draw(st.booleans()):
-        share = draw(st.sampled_from([0.03, 0.3]))
-        for side in (made, other):
+    if not is_whole and draw(st.sampled_from([True, True, False])):
+        share = draw(st.sampled_from([0.05, 0.3]))
+        at = rng.random(shape) < share
+        made[at] = rng.choice(SPECIAL, shape)[at]
+        if draw(st.booleans()):
+            other[at] = made[at]
+        else:
             at = rng.random(shape) < share
-            side[at] = rng.choice(SPECIAL, shape)[at]
+            other[at] = rng.choice(SPECIAL, shape)[at]
     if draw(st.booleans()):  # rows that are alike
         made[...] = made[:1]
     return tuple(_as(side, dtype) for side, dtype in zip((made, other), dtypes, strict=True))

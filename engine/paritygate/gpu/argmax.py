@@ -24,7 +24,7 @@ from paritygate.gpu.decide import (
     note_label,
     note_margin,
 )
-from paritygate.gpu.device import THREADS, cuda, device, kernel, sync_team, widen
+from paritygate.gpu.device import THREADS, cuda, device, kernel, sync_team, unsigned, widen
 from paritygate.gpu.rules import UNDEFINED, allowed
 
 
@@ -32,6 +32,18 @@ from paritygate.gpu.rules import UNDEFINED, allowed
 def start_of(row: int, width: int, stride: int) -> int:
     """Place of a row's first score; its others follow it at a stride, between them other rows'."""
     return row // stride * (width * stride) + row % stride
+
+
+@device
+def raised(score: Any, place: int, top: Any, second: Any, code: int) -> Any:
+    """The maximum of scores, the runner-up and the index of the maximum, with one score more."""
+    is_above = score > top
+    lower = top if is_above else score
+    return (
+        score if is_above else top,
+        lower if lower > second else second,
+        place if is_above else code,
+    )
 
 
 @device
@@ -62,19 +74,30 @@ def rank(
     thread = cuda.threadIdx.x
     lane = thread % team
     if row < rows:
-        at = start_of(row, width, stride)
-        top, second = scores[at + lane * stride], scores[at + (lane + team) * stride]
-        code = lane
+        at = start_of(row, width, stride) + lane * stride
+        step = team * stride
+        top, second, code = scores[unsigned(at)], scores[unsigned(at + step)], lane
         is_undefined = top != top or second != second
         if second > top:
             top, second, code = second, top, lane + team
-        for j in range(lane + 2 * team, width, team):
-            score = scores[at + j * stride]
+        j = lane + 2 * team
+        at += 2 * step
+        while j + 3 * team < width:  # so many are read at once
+            a, b = scores[unsigned(at)], scores[unsigned(at + step)]
+            c, d = scores[unsigned(at + 2 * step)], scores[unsigned(at + 3 * step)]
+            is_undefined |= a != a or b != b or c != c or d != d
+            top, second, code = raised(a, j, top, second, code)
+            top, second, code = raised(b, j + team, top, second, code)
+            top, second, code = raised(c, j + 2 * team, top, second, code)
+            top, second, code = raised(d, j + 3 * team, top, second, code)
+            j += 4 * team
+            at += 4 * step
+        while j < width:
+            score = scores[unsigned(at)]
             is_undefined |= score != score
-            if score > top:
-                second, top, code = top, score, j
-            elif score > second:
-                second = score
+            top, second, code = raised(score, j, top, second, code)
+            j += team
+            at += step
         tops[thread], seconds[thread] = top, second
         places[thread] = UNDEFINED if is_undefined else code
     sync_team()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from paritygate.gpu.device import bits_of, cuda, device, float_of, kernel, product, widen
+from paritygate.gpu.device import bits_of, cuda, device, float_of, kernel, product, rint, widen
 
 
 class Format(NamedTuple):
@@ -57,7 +55,7 @@ def nearest(value: float, form: Any) -> float:
     exponent = max(((bits_of(value) >> 52) & 0x7FF) - 1023, form.min_exponent)
     grid = float_of((1023 + exponent - form.mantissa) << 52)
     scale = float_of((1023 + form.mantissa - exponent) << 52)
-    steps = widen(np.rint(product(abs(value), scale)))
+    steps = widen(rint(product(abs(value), scale)))
     size = product(steps, grid)
     if size > form.largest:
         size = form.past

@@ -61,6 +61,9 @@ _FUNCTIONS = _functions()
 # product(left, right): rounded by itself, whatever is added to it.
 product: Any = _FUNCTIONS["product"]
 
+# rint(value): the nearest whole number, of two the even one.
+rint: Any = _FUNCTIONS["rint"]
+
 
 def rule(compiled: F) -> F:
     """A rule of `kernels` that calls no other one, for kernels here."""

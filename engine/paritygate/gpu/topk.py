@@ -25,10 +25,18 @@ from paritygate.gpu.decide import (
     note_label,
     note_margin,
 )
-from paritygate.gpu.device import THREADS, cuda, device, kernel, sync_team, widen
+from paritygate.gpu.device import THREADS, cuda, device, kernel, sync_team, unsigned, widen
 from paritygate.gpu.rules import UNDEFINED, allowed
 
 _NONE = -2  # no class is left for a thread
+
+
+@device
+def following(score: Any, place: int, last: Any, last_at: int, top: Any, code: int) -> Any:
+    """The first of scores that follow the last one in order, with one score more, and its index."""
+    is_left = last_at == _NONE or score < last or (score == last and place > last_at)
+    is_first = is_left and (code == _NONE or score > top)
+    return score if is_first else top, place if is_first else code
 
 
 @device
@@ -62,14 +70,25 @@ def find_first(
     last, last_at = scores[0], _NONE
     for place in range(best.size):
         if row < rows:
-            at = start_of(row, width, stride)
-            top, code, is_undefined = scores[at], _NONE, False
-            for j in range(lane, width, team):
-                score = scores[at + j * stride]
+            at = start_of(row, width, stride) + lane * stride
+            step = team * stride
+            top, code, is_undefined, j = scores[unsigned(at)], _NONE, False, lane
+            while j + 3 * team < width:  # so many are read at once
+                a, b = scores[unsigned(at)], scores[unsigned(at + step)]
+                c, d = scores[unsigned(at + 2 * step)], scores[unsigned(at + 3 * step)]
+                is_undefined |= a != a or b != b or c != c or d != d
+                top, code = following(a, j, last, last_at, top, code)
+                top, code = following(b, j + team, last, last_at, top, code)
+                top, code = following(c, j + 2 * team, last, last_at, top, code)
+                top, code = following(d, j + 3 * team, last, last_at, top, code)
+                j += 4 * team
+                at += 4 * step
+            while j < width:
+                score = scores[unsigned(at)]
                 is_undefined |= score != score
-                is_left = last_at == _NONE or score < last or (score == last and j > last_at)
-                if is_left and (code == _NONE or score > top):
-                    top, code = score, j
+                top, code = following(score, j, last, last_at, top, code)
+                j += team
+                at += step
             tops[thread], places[thread] = top, UNDEFINED if is_undefined else code
         sync_team()
         span = team // 2

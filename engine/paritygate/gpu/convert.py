@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from paritygate.gpu.device import bits_of, cuda, device, float_of, kernel, product, rint, widen
@@ -59,7 +58,7 @@ def nearest(value: float, form: Any) -> float:
     size = product(steps, grid)
     if size > form.largest:
         size = form.past
-    return math.copysign(size, value)
+    return product(size, -1.0 if value < 0.0 else 1.0)
 
 
 @kernel

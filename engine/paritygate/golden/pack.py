@@ -48,7 +48,7 @@ from paritygate.golden.varying import (
 _T = TypeVar("_T")
 _WINDOW = 4 << 20
 _RESIDENT = 32 << 20
-_DROPPED_AT_ONCE = 8 << 20
+_DROPPED_AT_ONCE = 20 << 20
 _ID_BYTES = 64
 _NOTHING: Array = np.empty(0)
 

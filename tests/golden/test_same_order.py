@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from tests.packs import Container, write_pack
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden import same_order
+from paritygate.golden.ipc import MappedIpc
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.golden.same_order import is_same_order
 
@@ -24,7 +26,7 @@ IDS = st.one_of(
 )
 
 
-def pack_of(path: Path, ids: list[object], rows_per_batch: int = 3) -> GoldenPack:
+def pack_of(path: Path, ids: Any, rows_per_batch: int = 3) -> GoldenPack:
     write_pack(path, ids, outputs={"y": np.zeros(len(ids))}, rows_per_batch=rows_per_batch)
     return open_pack([path.name], path.parent)
 
@@ -143,3 +145,26 @@ def test_only_what_is_mapped_is_read_in_halves(
     with open_pack([path], tmp_path) as pack, open_pack([path], tmp_path) as like:
         assert is_same_order(pack, like)
     assert len(readers) == (2 if container == "file" else 1)
+
+
+def test_a_record_batch_is_looked_into_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[tuple[str, int]] = []
+    load = MappedIpc._load
+
+    def note(source: MappedIpc, number: int) -> pa.RecordBatch:
+        loaded.append((source.path.name, number))
+        return load(source, number)
+
+    rows = 20_000
+    ids = np.arange(70 * rows)
+    with (
+        pack_of(tmp_path / "a.arrow", ids, rows) as golden,
+        pack_of(tmp_path / "b.arrow", ids, rows) as pack,
+    ):
+        monkeypatch.setattr(MappedIpc, "_load", note)
+        golden.scan_ids()
+        assert pack.scan_ids(like=golden).is_like
+    # The first one was there since the pack was opened.
+    assert sorted(loaded) == [(name, at) for name in ("a.arrow", "b.arrow") for at in range(1, 70)]

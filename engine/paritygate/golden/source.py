@@ -27,6 +27,7 @@ Bytes = npt.NDArray[np.uint8]
 
 _AROUND = 1 << 20  # as much as the kernel may map around what is read, for pages that lie together
 _KEPT_BATCHES = 64  # mapped ones hold no memory; pages of many are let go of at once
+_KEPT_ARRAYS = 4096  # of mapped ones: the ids, then all else, are read of many batches in turn
 _KEPT_UNPACKED = 2
 _KEPT_JOINED = 8
 _LONGEST_NAME = 1_000
@@ -228,7 +229,9 @@ class MappedSource:
     def _most_kept(self) -> int:
         if not self.is_mapped:
             return _KEPT_UNPACKED
-        return _KEPT_JOINED if self._groups else _KEPT_BATCHES
+        if self._groups:
+            return _KEPT_JOINED
+        return max(_KEPT_BATCHES, _KEPT_ARRAYS // max(1, len(self.schema)))
 
     def _checked(self, number: int) -> pa.RecordBatch:
         """Refuse what would take Arrow, and this process with it, out of its buffers."""
@@ -251,11 +254,12 @@ class MappedSource:
 
     def _extent(self, run: range) -> tuple[int, int]:
         """Where record batches begin and end in the map, in order; where they don't, nothing."""
+        known = {} if self._groups else self._kept
         with reading(self.path):
             buffers = [
                 buffer
                 for number in {run[0], run[-1]}
-                for column in self._checked(number).columns
+                for column in (known.get(number) or self._checked(number)).columns
                 for buffer in column.buffers()
                 if buffer is not None and buffer.size
             ]

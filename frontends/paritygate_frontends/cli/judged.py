@@ -79,16 +79,20 @@ def judge_and_tell(
 
 @cache
 def _settle() -> None:
-    """Load the engine, and look for garbage no more in what is there by then.
+    """Load the engine, and look for garbage neither meanwhile nor in what is there by then.
 
     In a process of its own nothing of a model or of a user is there yet. What there is stays until
     the end, and to go through it then, three times, takes longer than anything else that is left.
     """
     if is_supervised():
-        from paritygate import api
+        gc.disable()
+        try:
+            from paritygate import api
 
-        _ = api.run  # which is where most of the engine is loaded
-        gc.freeze()
+            _ = api.run  # which is where most of the engine is loaded
+            gc.freeze()
+        finally:
+            gc.enable()
 
 
 def _seen_from(start: Path, folder: Path | None) -> Path | None:

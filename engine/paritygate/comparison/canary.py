@@ -28,7 +28,7 @@ def check_device(comparer: DeviceComparer, dtypes: tuple[str, str], *, is_simula
     width = min(comparer.width, _WIDEST)
     elements = _SIMULATED_ELEMENTS if is_simulated else _ELEMENTS
     samples = max(3, elements // width)
-    ref, cand = _sides(samples, width, dtypes)
+    ref, cand = known_sides(samples, width, dtypes)
     given = comparer.tolerance, *dtypes, (width,), comparer.stats
     ordinals = np.arange(samples)
     expected = ElementComparer(*given).compare(ref, cand, ordinals, is_lazy=False)
@@ -60,7 +60,8 @@ def difference(
     return ""
 
 
-def _sides(samples: int, width: int, dtypes: tuple[str, str]) -> tuple[Any, Any]:
+def known_sides(samples: int, width: int, dtypes: tuple[str, str]) -> tuple[Any, Any]:
+    """Both sides of a batch of at least 3 samples, `(samples, width)`, with failing elements."""
     left, right = map(numpy_dtype, dtypes)
     rng = np.random.default_rng(_SEED)
     if not is_float(dtypes[0]):

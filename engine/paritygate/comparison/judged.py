@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paritygate.comparison.decide.detail import AnyDetail
 from paritygate.comparison.decide.function import DecisionError
 from paritygate.comparison.decided import Decided
 from paritygate.comparison.decisions import DecisionComparer
@@ -28,6 +29,7 @@ from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import FirstError
 
 if TYPE_CHECKING:
+    from paritygate.comparison.placed_decisions import PlacedDecisions
     from paritygate.comparison.stage import StageComparer
 
 
@@ -182,20 +184,18 @@ class Judged:
             tally, detail = elements.compare(group.ref, group.cand, ordinals)
             parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)
-        group = group.on_host() if self._is_asked_for(output) else group
+        if output not in self.comparer.varying:
+            group = group.on_host()
         self._note_constancy(output, group)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
-            self._decide(policy, decision, group)
+            there = self.comparer.decided_there(policy.name, dtypes, shape)
+            self._decide(policy, decision, group, there)
 
     def look_at(self, rows: Ints) -> None:
         """Look for the worst elements of samples in outputs that were good there."""
         for output, (elements, group) in self._lazy.items():
             elements.look_at(self.details[output], rows, group.ref, group.cand)
-
-    def _is_asked_for(self, output: str) -> bool:
-        """Whether more is asked of an output's values than to compare them."""
-        return output not in self.comparer.varying or bool(self.comparer.rules_of(output))
 
     def _note_constancy(self, output: str, group: Group) -> None:
         """One block in which an output varies is enough: the others needn't be looked at."""
@@ -207,12 +207,24 @@ class Judged:
                 varying.add(output)
         self.constant[output] = _merged(self.constant.get(output), found)
 
-    def _decide(self, policy: DecisionRule, decision: DecisionComparer, group: Group) -> None:
+    def _decide(
+        self,
+        policy: DecisionRule,
+        decision: DecisionComparer,
+        group: Group,
+        there: PlacedDecisions | None,
+    ) -> None:
         name = policy.name
         ordinals = group.of(self.samples.ordinals)
         truth = self._truth(policy, decision, group)
         try:
-            tally, detail = decision.compare_lazily(group.ref, group.cand, ordinals, truth)
+            found: tuple[DecisionTally, AnyDetail] | None = None
+            if there is not None:
+                found = there.compare_lazily(group.ref, group.cand, ordinals, truth)
+            if found is None:
+                group = group.on_host()
+                found = decision.compare_lazily(group.ref, group.cand, ordinals, truth)
+            tally, detail = found
         except DecisionError as e:
             self._mark("decision.error", name, group.mask(self.samples.count))
             error = FirstError(int(ordinals[0]), str(e), len(ordinals))

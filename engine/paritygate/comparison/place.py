@@ -33,6 +33,7 @@ class Place:
         peak_bytes: the most memory that comparisons held on it at once.
         notes: what was done otherwise than asked.
         samples: (stage, output) -> samples compared on each.
+        decided: (stage, decision) -> samples decided there.
         wanted: (stage, output) that are compared there; None: all of them, as was asked.
     """
 
@@ -42,6 +43,7 @@ class Place:
     peak_bytes: int = 0
     notes: list[str] = field(default_factory=list)
     samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
+    decided: dict[tuple[str, str], int] = field(default_factory=dict)
     wanted: frozenset[tuple[str, str]] | None = None
     _held: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,6 +53,12 @@ class Place:
         with self._lock:
             counts = self.samples.setdefault((stage, output), {"cuda": 0, "cpu": 0})
             counts[on] += samples
+
+    def count_decided(self, stage: str, decision: str, samples: int) -> None:
+        """Samples were decided there."""
+        with self._lock:
+            key = stage, decision
+            self.decided[key] = self.decided.get(key, 0) + samples
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -101,6 +109,9 @@ class Place:
         stages: dict[str, dict[str, Any]] = {}
         for (stage, output), counts in sorted(self.samples.items()):
             stages.setdefault(stage, {})[output] = dict(counts)
+        decisions: dict[str, dict[str, int]] = {}
+        for (stage, decision), samples in sorted(self.decided.items()):
+            decisions.setdefault(stage, {})[decision] = samples
         return {
             "device": {
                 "name": self.chip.name,
@@ -111,7 +122,7 @@ class Place:
             },
             "memory": {"piece_bytes": self.piece_bytes, "peak_bytes": self.peak_bytes},
             "samples": stages,
-            "decisions": "cpu",
+            "decisions": decisions,
             "notes": list(self.notes),
         }
 

@@ -109,7 +109,7 @@ class PlacedComparer(ElementComparer):
         while not self._place.is_given_up:
             tried = self._place.piece_bytes
             try:
-                found = self._in_pieces(device, ref, cand, _numbers(ordinals), tried)
+                found = self._in_pieces(device, ref, cand, consecutive(ordinals), tried)
             except Exception as e:
                 if not is_out_of_memory(e):
                     raise self._failed(e) from e
@@ -141,12 +141,16 @@ class PlacedComparer(ElementComparer):
 
     def _failed(self, why: object) -> DeviceError:
         stage, output = self._names
-        told = " ".join(str(why).split()) or type(why).__name__
-        chip = self._place.chip.name
-        return DeviceError(
-            f"stage {stage!r}, output {output!r}: the GPU ({chip}) failed: {told}; nothing that it "
-            "counted is used: run again, or with --compare-on cpu"
-        )
+        return device_failed(f"stage {stage!r}, output {output!r}", self._place, why)
+
+
+def device_failed(where: str, place: Place, why: object) -> DeviceError:
+    """What is raised where a GPU failed, or counted what can't be."""
+    told = " ".join(str(why).split()) or type(why).__name__
+    return DeviceError(
+        f"{where}: the GPU ({place.chip.name}) failed: {told}; nothing that it counted is used: "
+        "run again, or with --compare-on cpu"
+    )
 
 
 def what_is_wrong(
@@ -189,7 +193,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(code, int) and int(code) == _OUT_OF_MEMORY
 
 
-def _numbers(ordinals: Ints) -> Ints | range:
+def consecutive(ordinals: Ints) -> Ints | range:
     """Ascending ordinals without a gap as a range, which takes no copy to the device."""
     first, count = int(ordinals[0]), len(ordinals)
     is_gapless = int(ordinals[-1]) - first == count - 1 and bool(np.all(np.diff(ordinals) == 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
 from paritygate.comparison.place import Place
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
-from paritygate.core.errors import PlanError, Problem
+from paritygate.core.errors import DeviceError, PlanError, Problem
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import DecisionRule, Tolerance
-from paritygate.core.tensors import Stats, is_float
+from paritygate.core.tensors import Shape, Stats, is_float
+
+if TYPE_CHECKING:
+    from paritygate.comparison.placed_decisions import PlacedDecisions
 
 _WARM_ELEMENTS = 1 << 16
 
@@ -36,6 +40,7 @@ class StageComparer:
         self._stats = stats
         self._elements: dict[tuple[object, ...], OutputComparer] = {}
         self._decisions: dict[tuple[object, ...], DecisionComparer] = {}
+        self._placed: dict[tuple[object, ...], PlacedDecisions] = {}
         rules = () if stage.of_inputs else plan.decisions
         self._rules = {
             output: [r for r in rules if r.output == output] for output in {r.output for r in rules}
@@ -136,9 +141,35 @@ class StageComparer:
                 path = f"decisions.{rule.name}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None
             self._decisions[key] = made
+            if self._place is not None and self.takes_device(rule.output):
+                self._decide_there(rule, tolerance, (ref, cand), shape)
             with self._naming:
                 self.names[rule.name] = max(self.names.get(rule.name, ()), made.names, key=len)
         return self._decisions[key]
+
+    def _decide_there(
+        self, rule: DecisionRule, tolerance: Tolerance, dtypes: tuple[str, str], shape: Shape
+    ) -> None:
+        from paritygate.comparison.placed_decisions import PlacedDecisions
+
+        assert self._place is not None
+        given = rule, tolerance, dtypes, shape, self._stats
+        try:
+            placed = PlacedDecisions(self._place, self.stage.name, *given)
+        except ValueError:  # what a GPU doesn't decide is decided on the CPU
+            return
+        except DeviceError as e:
+            if self._place.wanted is None:
+                raise
+            self._place.note(f"stage {self.stage.name!r}: decided on the CPU: {e}")
+            return
+        self._placed[(rule.name, *dtypes, shape)] = placed
+
+    def decided_there(
+        self, rule: str, dtypes: tuple[str, str], shape: Shape
+    ) -> PlacedDecisions | None:
+        """What decides on a GPU; None: the CPU does."""
+        return self._placed.get((rule, *dtypes, shape))
 
 
 def _load_functions(plan: Plan) -> dict[str, Function]:

@@ -54,7 +54,8 @@ def render_comparison(comparison: Mapping[str, Any]) -> Iterator[RenderableType]
         f"CUDA {clean(chip['cuda'])}, {_size(chip['memory_bytes'])}; at most "
         f"{_size(comparison['memory']['peak_bytes'])} were held for comparisons"
     )
-    lines = [told, *_compared(comparison["samples"]), *map(clean, comparison["notes"])]
+    lines = [told, *_compared(comparison["samples"]), *_decided(comparison["decisions"])]
+    lines += map(clean, comparison["notes"])
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, 2), expand=False)
 
@@ -64,6 +65,13 @@ def _compared(stages: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator
         for output, counts in outputs.items():
             text = f"{clean(stage)}, {clean(output)}: {counted(counts['cuda'], 'sample')}"
             yield text + (f", and {counts['cpu']:,} on the CPU" if counts["cpu"] else "")
+
+
+def _decided(stages: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for stage, decisions in stages.items():
+        for decision, samples in decisions.items():
+            told = counted(samples, "sample")
+            yield f"{clean(stage)}, {clean(decision)}: {told} decided there"
 
 
 def _size(size: int) -> str:

@@ -322,7 +322,7 @@ def test_samples_without_elements_are_the_cpus() -> None:
 def test_the_known_batch_has_failing_elements(dtype: str, width: int, nonfinite: Any) -> None:
     tolerance = Tolerance(1e300, 0.9, nonfinite=nonfinite)
     taken = min(width, 4096)
-    ref, cand = canary._sides(3, taken, (dtype, dtype))
+    ref, cand = canary.known_sides(3, taken, (dtype, dtype))
     host = ElementComparer(tolerance, dtype, dtype, (taken,), "gate")
     found, _ = host.compare(ref, cand, np.arange(3))
     assert found.failing_elements > 0

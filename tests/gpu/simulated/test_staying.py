@@ -56,6 +56,9 @@ reference = "ref"
 candidate = "cand"
 name = "s"
 default = {{ atol = 1e-3, rtol = 1e-3 }}
+[decisions.top]
+output = "y"
+argmax = true
 [decisions.side]
 output = "z"
 bands = "low < 0.5 <= high"
@@ -182,6 +185,8 @@ def test_answers_on_a_gpu_are_judged_as_on_the_host(
     assert left == leave
     compared = ours.summary["comparison"]["samples"]["s"]
     assert compared["y"] == {"cuda": SAMPLES, "cpu": 0}
+    decided = ours.summary["comparison"]["decisions"]
+    assert decided == ({} if len(leave) < 2 else {"s": {"side": 35, "top": 35}})
 
 
 @pytest.mark.parametrize("size", [7, 64])

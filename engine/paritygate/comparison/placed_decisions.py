@@ -1,0 +1,135 @@
+"""Decisions of an output that lies on a GPU, made there; believed only where they add up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from paritygate.comparison.canary import known_sides
+from paritygate.comparison.decide.base import Codes
+from paritygate.comparison.decide.detail import DecisionDetail, LazyDetail
+from paritygate.comparison.decisions import DecisionComparer
+from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.comparison.place import Place
+from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
+from paritygate.core.errors import DeviceError, ParityError
+from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.core.tensors import Stats
+from paritygate.gpu.tensor import DeviceTensor, pieces
+from paritygate.tally.decision import DecisionTally
+
+_KNOWN_SAMPLES = 40
+
+
+class PlacedDecisions:
+    """Decides one rule of a stage where its output lies.
+
+    Args:
+        place: the GPU.
+        stage: name of the stage.
+        rule: of bands, argmax or top-k.
+        tolerance: of the output.
+        dtypes: names of the reference's and the candidate's.
+        shape: of one sample.
+        stats: "gate" or "full".
+
+    Raises:
+        ValueError: as of `DecisionComparer`, or what isn't decided on a GPU.
+        DeviceError: the GPU failed, or decides a known batch otherwise.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        stage: str,
+        rule: DecisionRule,
+        tolerance: Tolerance,
+        dtypes: tuple[str, str],
+        shape: tuple[int, ...],
+        stats: Stats,
+    ) -> None:
+        self._place, self._names = place, (stage, rule.name)
+        self._device = DeviceDecisions(rule, tolerance, *dtypes, shape, stats)
+        self._host = DecisionComparer(rule, tolerance, *dtypes, shape, stats)
+        self._step_bytes = max(1, int(np.prod(shape)) * np.dtype(np.float64).itemsize)
+        try:
+            self._try_out(shape, dtypes)
+        except ParityError:
+            raise
+        except Exception as e:  # whatever a driver raises
+            if not is_out_of_memory(e):
+                raise self._failed(e) from e
+            self._place.give_up("had no room for a first small batch")
+
+    def compare_lazily(
+        self, ref: Any, cand: Any, ordinals: Codes, truth: Codes | None
+    ) -> tuple[DecisionTally, LazyDetail] | None:
+        """Decide samples; None where one side isn't on the GPU, or its memory is too small.
+
+        Raises:
+            DeviceError: the GPU failed, or what it counted doesn't add up.
+        """
+        both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
+        if not both or self._place.is_given_up or not len(ordinals):
+            return None
+        deciding = self._device.begin()
+        numbers = consecutive(ordinals)
+        step = max(1, self._place.piece_bytes // self._step_bytes)
+        try:
+            for rows, ours, theirs in pieces(ref, cand, step):
+                part = None if truth is None else truth[rows]
+                deciding.add(ours, theirs, numbers[rows], part)
+            tally, flipped = deciding.finish()
+        except Exception as e:  # whatever a driver raises
+            if not is_out_of_memory(e):
+                raise self._failed(e) from e
+            self._place.note("the GPU had no room for decisions of a block, made on the CPU")
+            return None
+        problem = _what_is_wrong(tally, flipped.rows, len(ordinals))
+        if problem:
+            raise self._failed(problem)
+        self._place.count_decided(*self._names, len(ordinals))
+
+        def look(rows: Codes) -> DecisionDetail:
+            own, other = ref.host()[rows], cand.host()[rows]
+            return self._host.compare(own, other, np.arange(rows.size))[1]
+
+        return tally, LazyDetail(flipped.rows, flipped.margins, look)
+
+    def _try_out(self, shape: tuple[int, ...], dtypes: tuple[str, str]) -> None:
+        width = int(np.prod(shape))
+        sides = known_sides(_KNOWN_SAMPLES, width, dtypes)
+        ref, cand = (side.reshape(_KNOWN_SAMPLES, *shape) for side in sides)
+        rows = np.arange(_KNOWN_SAMPLES)
+        expected, detail = self._host.compare(ref, cand, rows)
+        found, lazy = self._device.compare_lazily(ref, cand, range(_KNOWN_SAMPLES))
+        is_same = (
+            found.to_json() == expected.to_json()
+            and np.array_equal(lazy.flipped_rows, detail.flipped_rows)
+            and np.array_equal(lazy.flip_margins, detail.flip_margins, equal_nan=True)
+        )
+        if not is_same:
+            raise DeviceError(
+                f"the GPU decides {self._names[1]!r} of a batch that is known otherwise than the "
+                "CPU; its driver or what compiles for it is broken: use --compare-on cpu"
+            )
+
+    def _failed(self, why: object) -> DeviceError:
+        stage, decision = self._names
+        return device_failed(f"stage {stage!r}, decision {decision!r}", self._place, why)
+
+
+def _what_is_wrong(tally: DecisionTally, flipped: Codes, samples: int) -> str:
+    made = tally.positions if tally.is_positioned else tally.samples
+    total = sum(tally.matrix.values()) + tally.other_pairs
+    if tally.samples != samples or total != made * tally.places:
+        return (
+            f"it decided {tally.samples:,} of {samples:,} samples, and counted {total:,} pairs of "
+            f"{made * tally.places:,}"
+        )
+    differ = sum(count for (ref, cand), count in tally.matrix.items() if ref != cand)
+    known = tally.position_flips if tally.is_positioned else tally.flips
+    if len(flipped) != tally.flips or (tally.places == 1 and known < differ):
+        return f"it counted {differ:,} decisions that differ, and {known:,} that flipped"
+    return ""

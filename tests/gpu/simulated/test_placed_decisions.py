@@ -1,0 +1,150 @@
+"""Decisions made on a GPU by a run, in Numba's simulator: what goes wrong is no verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from paritygate.comparison.decide.device_counts import Flipped
+from paritygate.comparison.decisions import DecisionComparer
+from paritygate.comparison.decisions_on_device import Deciding
+from paritygate.comparison.place import Place
+from paritygate.comparison.placed_decisions import PlacedDecisions
+from paritygate.core.bands import parse_bands
+from paritygate.core.errors import DeviceError
+from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.gpu.driver import Chip
+from paritygate.gpu.tensor import DeviceTensor
+
+TOLERANCE = Tolerance(1e-3, 1e-3)
+SAMPLES = 30
+RULES = {
+    "bands": DecisionRule("d", "y", bands=parse_bands("low < 0.1 <= high")),
+    "argmax": DecisionRule("d", "y", argmax=True),
+    "topk": DecisionRule("d", "y", topk=2),
+}
+
+
+def place() -> Place:
+    return Place(Chip("A", "9.0", 1 << 30, "", "13.0"))
+
+
+def decider(kind: str, where: Place) -> PlacedDecisions:
+    shape = (1,) if kind == "bands" else (4,)
+    dtypes = "float32", "float32"
+    return PlacedDecisions(where, "s", RULES[kind], TOLERANCE, dtypes, shape, "gate")
+
+
+def sides(kind: str) -> tuple[Any, Any]:
+    rng = np.random.default_rng(8)
+    ref = rng.normal(size=(SAMPLES, 1 if kind == "bands" else 4)).astype(np.float32)
+    cand = ref + rng.normal(size=ref.shape).astype(np.float32) / 2
+    cand[4, 0] = np.nan
+    return ref, cand
+
+
+def there(array: Any, *cuts: int) -> DeviceTensor:
+    return DeviceTensor([cuda.to_device(part.copy()) for part in np.split(array, cuts)])
+
+
+ROWS = np.arange(100, 100 + SAMPLES)
+
+
+@pytest.mark.parametrize("kind", RULES)
+@pytest.mark.parametrize("has_labels", [False, True])
+def test_tensors_of_parts_are_decided_as_whole_arrays(kind: str, has_labels: bool) -> None:
+    ref, cand = sides(kind)
+    truth = np.arange(SAMPLES) % 2 if has_labels else None
+    where = place()
+    found = decider(kind, where).compare_lazily(there(ref, 7, 20), there(cand, 11), ROWS, truth)
+    shape = ref.shape[1:]
+    host = DecisionComparer(RULES[kind], TOLERANCE, "float32", "float32", shape, "gate")
+    tally, detail = host.compare(ref, cand, ROWS, truth)
+    assert found is not None
+    assert tally.flips > 3
+    assert found[0].to_json() == tally.to_json()
+    np.testing.assert_array_equal(found[1].flipped_rows, detail.flipped_rows)
+    rows = np.array([0, 4, 21])
+    ours, theirs = found[1].told(rows), detail.told(rows)
+    assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)
+    assert where.decided == {("s", "d"): SAMPLES}
+
+
+def test_what_lies_on_the_host_is_decided_by_others() -> None:
+    ref, cand = sides("argmax")
+    where = place()
+    made = decider("argmax", where)
+    assert made.compare_lazily(there(ref), cand, ROWS, None) is None
+    where.give_up("is full")
+    assert made.compare_lazily(there(ref), there(cand), ROWS, None) is None
+    assert where.decided == {}
+
+
+def test_too_little_memory_is_told_and_decided_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = place()
+    made = decider("argmax", where)
+
+    def refuse(*args: object) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Deciding, "add", refuse)
+    both = [there(side) for side in sides("argmax")]
+    assert made.compare_lazily(*both, ROWS, None) is None
+    assert where.notes == ["the GPU had no room for decisions of a block, made on the CPU"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tally: replace(tally, matrix={}),
+        lambda tally: replace(tally, samples=SAMPLES - 1),
+        lambda tally: replace(tally, flips=0),
+        lambda tally: replace(tally, matrix={k: 2 * n for k, n in tally.matrix.items()}),
+    ],
+)
+def test_decisions_that_dont_add_up_are_no_verdict(
+    change: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = decider("argmax", place())
+    real = Deciding.finish
+
+    def finish(self: Any) -> Any:
+        tally, flipped = real(self)
+        return change(tally), flipped
+
+    monkeypatch.setattr(Deciding, "finish", finish)
+    both = [there(side) for side in sides("argmax")]
+    with pytest.raises(DeviceError, match=r"stage 's', decision 'd': the GPU \(A\) failed: it"):
+        made.compare_lazily(*both, ROWS, None)
+    with pytest.raises(DeviceError, match="of a batch that is known otherwise than the CPU"):
+        decider("argmax", place())
+
+
+def test_flips_that_nobody_lists_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decider("bands", place())
+    real = Deciding.finish
+
+    def finish(self: Any) -> Any:
+        tally, flipped = real(self)
+        return replace(tally, flips=0), Flipped(flipped.rows[:0], flipped.margins[:0])
+
+    monkeypatch.setattr(Deciding, "finish", finish)
+    with pytest.raises(DeviceError, match="decisions that differ, and 0 that flipped"):
+        made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
+
+
+def test_a_gpu_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decider("bands", place())
+
+    def fail(*args: object) -> Any:
+        raise RuntimeError("[700] lost")
+
+    monkeypatch.setattr(Deciding, "finish", fail)
+    with pytest.raises(DeviceError, match=r"\[700\] lost; nothing that it counted is used"):
+        made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
+    with pytest.raises(DeviceError, match=r"\[700\] lost"):
+        decider("bands", place())

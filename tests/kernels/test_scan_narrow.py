@@ -58,7 +58,9 @@ def test_every_number_is_read_and_none_that_is_not_finite(name: str) -> None:
             assert (total.value(), magnitude.value()) == (number, abs(number))
 
 
-@pytest.mark.parametrize("sizes", [(1.0,) * 40, (2.0**-9, 1.0) * 20, (2.0**-9,) * 40])
+@pytest.mark.parametrize(
+    "sizes", [(1.0,) * 40, (2.0**-9, 1.0) * 20, (2.0**-9,) * 40, (255 / 1024,) * 40]
+)
 def test_sums_of_more_units_than_32_bits_hold(sizes: tuple[float, ...]) -> None:
     size = scan_narrow.PIECE
     ref = np.zeros((len(sizes), size), numpy_dtype("bfloat16"))

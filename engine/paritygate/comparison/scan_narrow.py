@@ -168,7 +168,7 @@ def form_of(name: str) -> scan_narrow.Form:
     if name == _BFLOAT16:
         return scan_narrow.Form(0x7FFF, 0, -1, 0, np.float32(1.0), form.mantissa, quantum, 2.0**24)
     if name == "float16":
-        return scan_narrow.Form(0x7FFF, 0, -1, 0, np.float32(1.0), form.mantissa, quantum, 2.0**19)
+        return scan_narrow.Form(0x7FFF, 0, -1, 0, np.float32(1.0), form.mantissa, quantum, 2.0**21)
     shift, is_unsigned_zero = _HALF_MANTISSA - form.mantissa, name.endswith("uz")
     finite = np.arange(128, dtype=np.uint8)
     finite = finite[np.isfinite(_numbers(name, np.dtype(np.float32))[finite])]
@@ -181,5 +181,5 @@ def form_of(name: str) -> scan_narrow.Form:
         scale=np.float32(2.0 ** (_HALF_BIAS - 1 + form.min_exponent)),
         mantissa=form.mantissa,
         quantum=quantum,
-        units=2.0**19,
+        units=2.0**21,
     )

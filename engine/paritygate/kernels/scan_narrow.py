@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
 from numba.core import types
 from numba.extending import overload
 
@@ -19,18 +18,30 @@ from paritygate.kernels._jit import INLINED, jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import add_units
 from paritygate.kernels.linked import linked
+from paritygate.kernels.narrow_terms import (
+    add_term,
+    anchor_of,
+    but_for_known,
+    lower_of,
+    number_of,
+    pair_at,
+    power,
+    units_of,
+    upper_of,
+)
 from paritygate.kernels.scalar import share_below
 from paritygate.kernels.settle import settle
-from paritygate.kernels.typed import add, instruction, subtract
+from paritygate.kernels.typed import add, either, subtract
 
 E, ABS_E = 0, 1  # rows of `chunks`
-PIECE = 4096  # elements whose errors add up to less than 2^31 units
+PIECE = 1024  # elements whose errors add up to less than 2^31 units
 # Bounds are rounded to float32, up or down, and this share of them is below the exact ones, as long
 # as neither they nor their terms are denormal.
 _SHRUNK = 1.0 - 2.0**-20
-_SHORT = 2.0**19  # units of which 4096 add up to less than 2^31
+_SHORT = 2.0**21  # units of which 1024 add up to less than 2^31
 _OFTEN = 16
 _LEAST_ATOL, _LEAST_RTOL, _LEAST_QUANTUM = 2.0**-100, 2.0**-40, -92
+_HIGHEST_SHORT = 100  # exponent of a unit whose anchor is a float32
 
 Numbers = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -106,32 +117,77 @@ def judge(
         none: no units, in the type that they are added up in: int32, or float64 for more of them.
 
     Returns:
-        Largest |e|, sums of e and of |e| in units, elements that are not within the tolerances.
+        Largest |e|, sums of e and of |e| in units, 1 if an element isn't within the tolerances
+        (of 8 bits, other than the worst one) or else 0.
     """
-    a, b, per_unit = np.float32(atol), np.float32(rtol), np.float32(_power(-quantum))
-    worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
+    a, b = np.float32(atol), np.float32(rtol)
+    anchor = anchor_of(quantum, none)
+    known = np.float32(worst[0]), np.float32(worst[1])
     top, total, magnitude, flagged = np.int32(0), np.int64(0), np.int64(0), np.int64(0)
     for base in range(0, ref.size, PIECE):
         rs, cs = ref[base : base + PIECE], cand[base : base + PIECE]
-        some = sizes = none
-        flags = np.int32(0)
-        for k in range(rs.size):
-            r = number_of(rs[k], form)
-            e = number_of(cs[k], form) - r
-            error, size = abs(e), abs(r)
-            top = max(top, np.float32(error).view(np.int32))
-            units = units_of(e * per_unit, none)
-            some = add_units_of(some, units)
-            sizes = add_units_of(sizes, size_of(units))
-            is_known = (error == worst_error) & (size == worst_ref)
-            flags = add(flags, np.int32((not error <= a + b * size) & (not is_known)))
-        total += np.int64(some)
-        magnitude += np.int64(sizes)
-        flagged += flags
-    return np.float64(np.int32(top).view(np.float32)), total, magnitude, flagged  # type: ignore[return-value]
+        found = top, np.int32(0), none, none
+        top, beyond, some, sizes = measure_piece(rs, cs, form, (a, b), anchor, known, found)
+        total += units_of(some, rs.size, anchor, quantum)
+        magnitude += units_of(sizes, rs.size, anchor, quantum)
+        flagged |= np.int64(beyond)
+    return np.float64(np.int32(top).view(np.float32)), total, magnitude, np.int64(flagged < 0)  # type: ignore[return-value]
 
 
 _judge = linked(judge)
+
+
+def measure_piece(
+    ref: Any, cand: Any, form: Any, bound: Any, anchor: Any, known: Any, found: Any
+) -> Any:
+    """What was found and what these elements add to it: see `_measure`."""
+    raise NotImplementedError("it is compiled for each dtype")
+
+
+@overload(measure_piece, jit_options=INLINED)
+def _measure_piece(
+    ref: Any, cand: Any, form: Any, bound: Any, anchor: Any, known: Any, found: Any
+) -> Any:
+    """Those of bfloat16 go two by two, which spares what takes their bits apart."""
+    return _measure_pairs if ref.dtype == types.int16 else _measure_all
+
+
+def _measure_all(
+    ref: Any, cand: Any, form: Any, bound: Any, anchor: Any, known: Any, found: Any
+) -> Any:
+    for k in range(ref.size):
+        r, c = number_of(ref[k], form), number_of(cand[k], form)
+        found = _measure(r, c, bound, anchor, known, found, ref[k])
+    return found
+
+
+def _measure_pairs(
+    ref: Any, cand: Any, form: Any, bound: Any, anchor: Any, known: Any, found: Any
+) -> Any:
+    for k in range(ref.size >> 1):
+        r, c = pair_at(ref, k), pair_at(cand, k)
+        found = _measure(lower_of(r), lower_of(c), bound, anchor, known, found, ref[0])
+        found = _measure(upper_of(r), upper_of(c), bound, anchor, known, found, ref[0])
+    if ref.size & 1:
+        r, c = number_of(ref[ref.size - 1], form), number_of(cand[ref.size - 1], form)
+        found = _measure(r, c, bound, anchor, known, found, ref[0])
+    return found
+
+
+@scalar
+def _measure(r: Any, c: Any, bound: Any, anchor: Any, known: Any, found: Any, bits: Any) -> Any:
+    """Bits of the largest |e|, a sign if one is beyond its bound, sums of e and of |e|."""
+    top, beyond, some, sizes = found
+    e = c - r
+    error, size = abs(e), abs(r)
+    own = np.float32(error).view(np.int32)
+    room = subtract(np.float32(bound[0] + bound[1] * size).view(np.int32), own)
+    return (
+        max(top, own),
+        either(beyond, but_for_known(room, error, size, known, bits)),
+        add_term(some, e, anchor),
+        add_term(sizes, error, anchor),
+    )
 
 
 @jit
@@ -177,30 +233,35 @@ def scan_narrow(
         near = share_below(min(found.best_excess[0], 1.0), _SHRUNK)
         atol = near * rule.atol if near * rule.atol >= _LEAST_ATOL else 0.0
         rtol = near * rule.rtol if near * rule.rtol >= _LEAST_RTOL else 0.0
-        quantum = _quantum(r, c, form) if state.is_fine[0] else form.quantum
+        fine = _quantum(r, c, form) if state.is_fine[0] else form.quantum
+        quantum = min(fine, _HIGHEST_SHORT)
         most = min(form.units, _SHORT)
-        top = most * _power(quantum)
+        top = most * power(quantum)
         if state.wide[0] < _OFTEN:
             top, total, magnitude, flagged = _judge(
                 r, c, form, atol, rtol, quantum, state.worst, np.int32(0)
             )
-            if not (state.is_fine[0] or top < most * _power(quantum)):
+            if not (state.is_fine[0] or top < most * power(quantum)):
                 state.is_fine[0] = True
-                quantum = _quantum(r, c, form)
+                fine = _quantum(r, c, form)
+                quantum = min(fine, _HIGHEST_SHORT)
                 top, total, magnitude, flagged = _judge(
                     r, c, form, atol, rtol, quantum, state.worst, np.int32(0)
                 )
-        if form.units > _SHORT and not top < most * _power(quantum):
+        if form.units > _SHORT and not top < most * power(quantum):
+            quantum = fine
             top, total, magnitude, flagged = _judge(
                 r, c, form, atol, rtol, quantum, state.worst, 0.0
             )
-            is_wide = not top < most * _power(quantum)
+            is_wide = not top < most * power(quantum)
             state.wide[0] = min(state.wide[0] + 2 * is_wide, 2 * _OFTEN)
         state.wide[0] = max(state.wide[0] - 1, 0)
-        if not (top < form.units * _power(quantum) and top <= rule.cap):
+        if not (top < form.units * power(quantum) and top <= rule.cap):
             return number
         if quantum < _LEAST_QUANTUM:
             return number
+        if flagged > 0:
+            flagged = _unknown(r, c, form, atol, rtol, state.worst)
         if flagged > 0 or top > found.best_error[0] or found.best_at[1, 0] < 0:
             wide, errors = room.ref[: r.size], room.errors[: r.size]
             for k in range(r.size):
@@ -264,120 +325,14 @@ def _quantum(ref: Any, cand: Any, form: Any) -> int:
 
 
 @scalar
-def _power(exponent: int) -> float:
-    return np.int64((exponent + 1023) << 52).view(np.float64)
-
-
-def number_of(bits: Any, form: Any) -> Any:
-    """The number as float32."""
-    raise NotImplementedError("it is compiled for each dtype")
-
-
-@overload(number_of, jit_options=INLINED)
-def _number_of(bits: Any, form: Any) -> Any:
-    """Choose by type."""
-    return {types.uint16: _number_of_half, types.int16: _number_of_upper}.get(bits, _number_of_byte)
-
-
-def _number_of_half(bits: Any, form: Any) -> Any:
-    return _half(bits)
-
-
-def _number_of_upper(bits: Any, form: Any) -> Any:
-    return _upper(bits)
-
-
-def _number_of_byte(bits: Any, form: Any) -> Any:
-    return _half(_as_half(bits, form.shift)) * form.scale
-
-
-@instruction
-def _as_half(typing_context: Any, bits: Any, shift: Any) -> Any:
-    """A float8 as a float16 that lacks a factor: its bits but the sign moved to the left."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(16)
-        own, by = builder.zext(args[0], wide), builder.trunc(args[1], wide)
-        size = builder.shl(builder.and_(own, ir.Constant(wide, 0x7F)), by)
-        sign = builder.shl(builder.and_(own, ir.Constant(wide, 0x80)), ir.Constant(wide, 8))
-        return builder.or_(size, sign)
-
-    return types.uint16(bits, shift), generate
-
-
-@instruction
-def _half(typing_context: Any, bits: Any) -> Any:
-    """The float32 that 16 bits of a float16 stand for."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
-
-    return types.float32(bits), generate
-
-
-@instruction
-def _upper(typing_context: Any, bits: Any) -> Any:
-    """The float32 whose upper 16 bits these are."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(32)
-        moved = builder.shl(builder.zext(args[0], wide), ir.Constant(wide, 16))
-        return builder.bitcast(moved, ir.FloatType())
-
-    return types.float32(bits), generate
-
-
-def units_of(value: Any, none: Any) -> Any:
-    """An integer as what it is added up in."""
-    raise NotImplementedError("it is compiled for each type of sums")
-
-
-@overload(units_of, jit_options=INLINED)
-def _units_of(value: Any, none: Any) -> Any:
-    """Choose by type."""
-    return _double_of if none == types.float64 else _whole_of
-
-
-def _double_of(value: Any, none: Any) -> Any:
-    return np.float64(value)
-
-
-def _whole_of(value: Any, none: Any) -> Any:
-    return _whole(value)
-
-
-@instruction
-def add_units_of(typing_context: Any, left: Any, right: Any) -> Any:
-    """A sum; of float64 in any order, which can't round what is below 2^53 units."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if left == types.float64:
-            return builder.fadd(*args, flags=("reassoc",))
-        return builder.add(*args)
-
-    return left(left, right), generate
-
-
-@instruction
-def size_of(typing_context: Any, units: Any) -> Any:
-    """Their magnitude, in their own type."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (value,) = args
-        if units == types.float64:
-            return context.get_function(abs, signature)(builder, args)
-        return builder.select(
-            builder.icmp_signed("<", value, ir.Constant(value.type, 0)), builder.neg(value), value
-        )
-
-    return units(units), generate
-
-
-@instruction
-def _whole(typing_context: Any, value: Any) -> Any:
-    """A float32 that is an integer, as int32; anything where it is too large."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fptosi(args[0], ir.IntType(32))
-
-    return types.int32(value), generate
+def _unknown(ref: Any, cand: Any, form: Any, atol: float, rtol: float, worst: Any) -> int:
+    """How many elements aren't within the tolerances, other than the worst one."""
+    a, b = np.float32(atol), np.float32(rtol)
+    worst_ref, worst_error = np.float32(worst[0]), np.float32(worst[1])
+    flagged = np.int32(0)
+    for k in range(ref.size):
+        r = number_of(ref[k], form)
+        error, size = abs(number_of(cand[k], form) - r), abs(r)
+        is_known = (error == worst_error) & (size == worst_ref)
+        flagged = add(flagged, np.int32((not error <= a + b * size) & (not is_known)))
+    return np.int64(flagged)  # type: ignore[return-value]

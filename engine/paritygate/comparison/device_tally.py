@@ -28,7 +28,7 @@ def tally_of(counted: Counted, *, is_integer: bool, is_ranked: bool) -> OutputTa
     """
     e, abs_e = (ExactSum.from_chunks(row, counted.lost) for row in counted.chunks[:2])
     number = int if is_integer else float
-    error, excess, excess_error = counted.best.tolist()
+    error, excess, excess_error = counted.best
     return OutputTally(
         tier="gate" if counted.measured is None else "full",
         integer=is_integer,

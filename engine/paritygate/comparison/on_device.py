@@ -20,6 +20,7 @@ from paritygate.gpu.full import FullTally
 from paritygate.gpu.measures import Steps
 from paritygate.gpu.sides import Sides
 from paritygate.gpu.tally import MOST, Counted, DeviceTally
+from paritygate.gpu.whole_tally import WholeTally
 from paritygate.kernels.scalar import place_on_grid
 from paritygate.tally.output import MIN_RANKED_WIDTH, OutputTally
 
@@ -54,11 +55,6 @@ class DeviceComparer(ElementComparer):
     ) -> None:
         super().__init__(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
         self.wide = wide_of(ref_dtype, cand_dtype)
-        if self.wide.kind != "f":
-            raise ValueError(
-                f"a device compares integers of at most 32 bits: found {ref_dtype} against "
-                f"{cand_dtype}; compare them on the CPU"
-            )
         if self.width == 0:
             raise ValueError("a sample without elements is compared on the CPU")
         self._names = ref_dtype, cand_dtype
@@ -66,11 +62,15 @@ class DeviceComparer(ElementComparer):
 
     def begin(self) -> Comparison:
         """A comparison of batches, whose tally stays on the device until it is asked for."""
-        full = None
-        if self.stats == "full":
-            full = FullTally(self._steps(), is_ranked=self.is_ranked)
         sides = Sides(self._sides, self.wide, self._rule.beyond)
-        return Comparison(self, sides, DeviceTally(self.width, self._rule, self._largest(), full))
+        return Comparison(self, sides, self._make_tally())
+
+    def _make_tally(self) -> DeviceTally:
+        is_full = self.stats == "full"
+        if self.wide.kind != "f":
+            return WholeTally(self.width, self._rule, self.wide, is_full=is_full)
+        full = FullTally(self._steps(), is_ranked=self.is_ranked) if is_full else None
+        return DeviceTally(self.width, self._rule, self._largest(), full)
 
     @property
     def is_ranked(self) -> bool:

@@ -36,6 +36,10 @@ def _apart(left: int, right: int) -> int:
     return abs(int(left) - int(right))
 
 
+def _ordered(value: int) -> int:
+    return int(value) - (1 << 63)
+
+
 def kernel(function: F) -> F:
     """Compile a kernel, when it is first launched."""
     return cast(F, cuda.jit(function))
@@ -65,10 +69,11 @@ product: Any = _FUNCTIONS["product"]
 rint: Any = _FUNCTIONS["rint"]
 
 
-def rule(compiled: F) -> F:
-    """A rule of `kernels` that calls no other one, for kernels here."""
+def rule(compiled: F, **called: Any) -> F:
+    """A rule of `kernels`, for kernels here; `called` are the rules that it calls."""
     plain: Any = getattr(compiled, "py_func", compiled)
-    own = FunctionType(plain.__code__, {**plain.__globals__, **_FUNCTIONS}, plain.__name__)
+    names = {**plain.__globals__, **_FUNCTIONS, **called}
+    own = FunctionType(plain.__code__, names, plain.__name__)
     own.__module__, own.__qualname__ = plain.__module__, plain.__qualname__
     return cast(F, own if SIMULATED else device(own))
 
@@ -103,3 +108,12 @@ def float_of(bits: int) -> float:
 
 # distance(left, right): of two int64, as one without a sign.
 distance: Any = _apart if SIMULATED else rule(scalar.integer_error)
+
+
+@device
+def _order_of(value: int) -> int:
+    return int(np.int64(np.uint64(value) ^ np.uint64(0x8000000000000000)))
+
+
+# order_of(value): of a 64-bit integer without a sign, an int64 whose order is that of the values.
+order_of: Any = _ordered if SIMULATED else _order_of

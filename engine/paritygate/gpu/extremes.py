@@ -59,7 +59,8 @@ def keep_worse(
     """Replace the extremes of a row by those of another one, where these are worse.
 
     Args:
-        tops: `(3, rows)` largest error, worst excess, and the error there.
+        tops: `(3, rows)` largest error, worst excess, and the error there; or, of integers of 64
+            bits, numbers in the order of these.
         at: `(2, rows)` places of both.
         row: of both; changed.
         other: the other one.
@@ -67,9 +68,8 @@ def keep_worse(
         first: as of `ordinal_of`.
         ordinals: the same.
     """
-    if outranks(
-        tops[0, other], 0.0, at[0, other], tops[0, row], 0.0, at[0, row], width, first, ordinals
-    ):
+    size, own = tops[0, other], tops[0, row]
+    if outranks(size, size, at[0, other], own, own, at[0, row], width, first, ordinals):
         tops[0, row], at[0, row] = tops[0, other], at[0, other]
     if outranks(
         tops[1, other], tops[2, other], at[1, other],

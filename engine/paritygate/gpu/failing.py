@@ -7,95 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.gpu.device import THREADS, TILE, cuda, device, kernel, widen
-from paritygate.gpu.rules import FINITE, allowed, class_of, excess, is_within, nonfinite_bit
+from paritygate.gpu.device import (
+    THREADS,
+    TILE,
+    bits_of,
+    cuda,
+    device,
+    distance,
+    kernel,
+    order_of,
+    widen,
+)
+from paritygate.gpu.rules import (
+    FINITE,
+    allowed,
+    class_of,
+    excess,
+    integer_bound,
+    integer_excess,
+    is_within,
+    nonfinite_bit,
+)
 from paritygate.gpu.scan import FAILING
 
 # Rows of what the threads of a team have found of their elements.
-_OUTLYING, _FAILING, _BITS, _BROKEN, _AT, _FOUND = 0, 1, 2, 3, 4, 5
+_OUTLYING, _FAILING, _BITS, _BROKEN, _AT, _TIE, _FOUND = 0, 1, 2, 3, 4, 5, 6
 _EXCESS, _ERROR, _RANKED = 0, 1, 2
-
-
-@kernel
-def keep_failing(
-    ref: Any,
-    cand: Any,
-    width: int,
-    rule: Any,
-    team: int,
-    dirty: Any,
-    before: int,
-    counts: Any,
-    rows: Any,
-    rules: Any,
-    elements: Any,
-    worst_at: Any,
-    worst: Any,
-) -> None:
-    """Keep the samples of dirty tiles that have failing elements, in any order.
-
-    Args:
-        ref: flat values, float32 or float64.
-        cand: the same of the candidate.
-        width: elements a sample.
-        rule: a `kernels.elements.Rule`.
-        team: threads that judge a sample, a power of two, at most `THREADS`.
-        dirty: `(tiles,)` as `scan` set it.
-        before: number of the first sample.
-        counts: as of `scan`; how many are kept so far, added to.
-        rows: set to their numbers.
-        rules: uint8, set to their rules.
-        elements: uint32, set to their failing elements.
-        worst_at: set to their worst elements, as of `kernels.elements`.
-        worst: `(2, n)` set to excess and error there.
-    """
-    thread = cuda.threadIdx.x
-    found = cuda.shared.array((_FOUND, THREADS), np.int64)
-    ranked = cuda.shared.array((_RANKED, THREADS), np.float64)
-    slots = cuda.shared.array(2, np.int64)  # samples of a group that are kept, place of the first
-    lane, teams = thread % team, THREADS // team
-    for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
-        if dirty[tile] == 0:
-            continue
-        start = tile * TILE
-        low, last = start // width, (min(start + TILE, ref.size) - 1) // width
-        for other in range(low * width // TILE, tile):
-            if dirty[other] != 0:  # there it was judged
-                low = start // width + 1
-        for group in range(low, last + 1, teams):
-            sample = group + thread // team
-            if thread == 0:
-                slots[0] = 0
-            if sample <= last:
-                judge(ref, cand, sample * width, width, rule, lane, team, found, ranked, thread)
-            cuda.syncthreads()
-            span = team // 2
-            while span > 0:
-                if lane < span and sample <= last:
-                    join(found, ranked, thread, thread + span)
-                cuda.syncthreads()
-                span //= 2
-            own = -1
-            if lane == 0 and sample <= last and found[_FAILING, thread] > 0:
-                own = cuda.atomic.add(slots, 0, 1)
-            cuda.syncthreads()
-            if thread == 0 and slots[0] > 0:
-                slots[1] = cuda.atomic.add(counts, FAILING, slots[0])
-            cuda.syncthreads()
-            if own < 0:
-                continue
-            slot = slots[1] + own
-            bits = found[_BITS, thread]
-            if found[_OUTLYING, thread] > rule.outliers:
-                bits |= rule.bits[0]
-            rows[slot], rules[slot] = before + sample, bits
-            elements[slot] = found[_FAILING, thread]
-            if found[_BROKEN, thread] < width:
-                worst_at[slot] = found[_BROKEN, thread]
-                worst[0, slot] = worst[1, slot] = math.inf
-            else:
-                worst_at[slot] = found[_AT, thread]
-                worst[0, slot], worst[1, slot] = ranked[_EXCESS, thread], ranked[_ERROR, thread]
 
 
 @device
@@ -139,6 +76,45 @@ def judge(
             top, top_error, at = ratio, error, j
     found[_OUTLYING, thread], found[_FAILING, thread] = outlying, failing
     found[_BITS, thread], found[_BROKEN, thread], found[_AT, thread] = bits, broken, at
+    found[_TIE, thread] = bits_of(max(top_error, 0.0))
+    ranked[_EXCESS, thread], ranked[_ERROR, thread] = top, top_error
+
+
+@device
+def judge_whole(
+    ref: Any,
+    cand: Any,
+    base: int,
+    width: int,
+    rule: Any,
+    lane: int,
+    team: int,
+    found: Any,
+    ranked: Any,
+    thread: int,
+) -> None:
+    """The same of integers of 64 bits, by their exact differences."""
+    outlying, failing, bits, at = 0, 0, 0, -1
+    top, top_error, tie = -1.0, -1.0, 0
+    cap = integer_bound(rule.cap)
+    for j in range(lane, width, team):
+        r, c = ref[base + j], cand[base + j]
+        error = distance(r, c)
+        bound = allowed(widen(r), rule.atol, rule.rtol)
+        is_good = error <= integer_bound(bound)
+        if not is_good:
+            outlying += 1
+        if not error <= cap:
+            bits |= rule.bits[1]
+            is_good = False
+        if not is_good:
+            failing += 1
+        ratio, size = integer_excess(error, bound), order_of(error)
+        if ratio > top or (ratio == top and size > tie):
+            top, top_error, tie, at = ratio, widen(error), size, j
+    found[_OUTLYING, thread], found[_FAILING, thread] = outlying, failing
+    found[_BITS, thread], found[_BROKEN, thread], found[_AT, thread] = bits, width, at
+    found[_TIE, thread] = tie
     ranked[_EXCESS, thread], ranked[_ERROR, thread] = top, top_error
 
 
@@ -150,11 +126,104 @@ def join(found: Any, ranked: Any, thread: int, other: int) -> None:
     found[_BITS, thread] |= found[_BITS, other]
     found[_BROKEN, thread] = min(found[_BROKEN, thread], found[_BROKEN, other])
     top, other_top = ranked[_EXCESS, thread], ranked[_EXCESS, other]
-    size, other_size = ranked[_ERROR, thread], ranked[_ERROR, other]
+    size, other_size = found[_TIE, thread], found[_TIE, other]
     is_tie = other_top == top and other_size == size
     is_worse = other_top > top or (other_top == top and other_size > size)
     if found[_AT, other] >= 0 and (
         found[_AT, thread] < 0 or is_worse or (is_tie and found[_AT, other] < found[_AT, thread])
     ):
-        ranked[_EXCESS, thread], ranked[_ERROR, thread] = other_top, other_size
-        found[_AT, thread] = found[_AT, other]
+        ranked[_EXCESS, thread], ranked[_ERROR, thread] = other_top, ranked[_ERROR, other]
+        found[_TIE, thread], found[_AT, thread] = other_size, found[_AT, other]
+
+
+def _keeper(judge: Any) -> Any:
+    """The kernel that keeps the samples which fail by a rule for a thread's elements."""
+
+    @kernel
+    def keep_failing(
+        ref: Any,
+        cand: Any,
+        width: int,
+        rule: Any,
+        team: int,
+        dirty: Any,
+        before: int,
+        counts: Any,
+        rows: Any,
+        rules: Any,
+        elements: Any,
+        worst_at: Any,
+        worst: Any,
+    ) -> None:
+        """Keep the samples of dirty tiles that have failing elements, in any order.
+
+        Args:
+            ref: flat values.
+            cand: the same of the candidate.
+            width: elements a sample.
+            rule: a `kernels.elements.Rule`.
+            team: threads that judge a sample, a power of two, at most `THREADS`.
+            dirty: `(tiles,)` as `scan` set it.
+            before: number of the first sample.
+            counts: as of `scan`; how many are kept so far, added to.
+            rows: set to their numbers.
+            rules: uint8, set to their rules.
+            elements: uint32, set to their failing elements.
+            worst_at: set to their worst elements, as of `kernels.elements`.
+            worst: `(2, n)` set to excess and error there.
+        """
+        thread = cuda.threadIdx.x
+        found = cuda.shared.array((_FOUND, THREADS), np.int64)
+        ranked = cuda.shared.array((_RANKED, THREADS), np.float64)
+        slots = cuda.shared.array(
+            2, np.int64
+        )  # samples of a group that are kept, place of the first
+        lane, teams = thread % team, THREADS // team
+        for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
+            if dirty[tile] == 0:
+                continue
+            start = tile * TILE
+            low, last = start // width, (min(start + TILE, ref.size) - 1) // width
+            for other in range(low * width // TILE, tile):
+                if dirty[other] != 0:  # there it was judged
+                    low = start // width + 1
+            for group in range(low, last + 1, teams):
+                sample = group + thread // team
+                if thread == 0:
+                    slots[0] = 0
+                if sample <= last:
+                    judge(ref, cand, sample * width, width, rule, lane, team, found, ranked, thread)
+                cuda.syncthreads()
+                span = team // 2
+                while span > 0:
+                    if lane < span and sample <= last:
+                        join(found, ranked, thread, thread + span)
+                    cuda.syncthreads()
+                    span //= 2
+                own = -1
+                if lane == 0 and sample <= last and found[_FAILING, thread] > 0:
+                    own = cuda.atomic.add(slots, 0, 1)
+                cuda.syncthreads()
+                if thread == 0 and slots[0] > 0:
+                    slots[1] = cuda.atomic.add(counts, FAILING, slots[0])
+                cuda.syncthreads()
+                if own < 0:
+                    continue
+                slot = slots[1] + own
+                bits = found[_BITS, thread]
+                if found[_OUTLYING, thread] > rule.outliers:
+                    bits |= rule.bits[0]
+                rows[slot], rules[slot] = before + sample, bits
+                elements[slot] = found[_FAILING, thread]
+                if found[_BROKEN, thread] < width:
+                    worst_at[slot] = found[_BROKEN, thread]
+                    worst[0, slot] = worst[1, slot] = math.inf
+                else:
+                    worst_at[slot] = found[_AT, thread]
+                    worst[0, slot], worst[1, slot] = ranked[_EXCESS, thread], ranked[_ERROR, thread]
+
+    return keep_failing
+
+
+keep_failing = _keeper(judge)
+keep_failing_whole = _keeper(judge_whole)

@@ -33,7 +33,7 @@ def fold(
         blocks: how many there were.
         best: `(3,)` largest error, worst excess and the error there, so far.
         places: `(2, 2)` ordinal and index of both, -1 before there is one.
-        values: `(2, 2)` float64 of the reference and the candidate there.
+        values: `(2, 2)` of the reference and the candidate there, float64 or of their dtype.
     """
     thread = cuda.threadIdx.x
     width, first = batch.width, batch.first
@@ -49,8 +49,7 @@ def fold(
     if thread < 2 and at[thread, 0] >= 0:
         place = at[thread, 0]
         ordinal, index = ordinal_of(place // width, first, ordinals), place % width
-        value, tie = tops[thread, 0], tops[2, 0] if thread == 1 else 0.0
-        old_tie = best[2] if thread == 1 else 0.0
+        value, tie, old_tie = tops[thread, 0], tops[2 * thread, 0], best[2 * thread]
         is_before = ordinal < places[thread, 0]
         is_same = value == best[thread] and tie == old_tie
         is_larger = value > best[thread] or (value == best[thread] and tie > old_tie)
@@ -59,7 +58,7 @@ def fold(
             if thread == 1:
                 best[2] = tie
             places[thread, 0], places[thread, 1] = ordinal, index
-            values[thread, 0], values[thread, 1] = widen(ref[place]), widen(cand[place])
+            values[thread, 0], values[thread, 1] = ref[place], cand[place]
 
 
 @kernel

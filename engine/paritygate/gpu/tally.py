@@ -13,6 +13,7 @@ from paritygate.gpu.device import SIMULATED, THREADS, TILE, cuda
 from paritygate.gpu.full import FullTally, Measured
 from paritygate.kernels.elements import Rule
 
+Number = int | float
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
@@ -30,7 +31,7 @@ class Counted(NamedTuple):
         classes: `(16,)` elements by class of the reference and of the candidate.
         lost: infinite errors, which no sum has.
         chunks: `(2, CHUNKS)` sums of e and |e|; `(5, CHUNKS)` with those of e^2, r^2 and r*e.
-        best: `(3,)` largest error, worst excess and the error there.
+        best: largest error, worst excess and the error there.
         places: `(2, 2)` ordinal and index of both, -1 where there is none.
         values: `(2, 2)` of the reference and the candidate there.
         rows: `(n,)` samples with failing elements, ascending.
@@ -46,9 +47,9 @@ class Counted(NamedTuple):
     classes: Ints
     lost: int
     chunks: Ints
-    best: Doubles
+    best: tuple[Number, Number, Number]
     places: Ints
-    values: Doubles
+    values: npt.NDArray[Any]
     rows: Ints
     rules: npt.NDArray[np.uint8]
     elements: npt.NDArray[np.uint32]
@@ -70,6 +71,8 @@ class DeviceTally:
         full: what measures the rest in the tier "full".
     """
 
+    _kept_as: Any = np.float64  # extremes, and what breaks ties of them
+
     def __init__(
         self, width: int, rule: Rule, largest: float, full: FullTally | None = None
     ) -> None:
@@ -85,7 +88,7 @@ class DeviceTally:
         self._full = full
         rows = sums.ROWS if full else sums.ROWS - sums.PRODUCTS
         self._chunks = _filled(0, (rows, sums.CHUNKS), np.int64)
-        self._best = _filled(0, 3, np.float64)
+        self._best = _filled(0, 3, self._kept_as)
         self._places = _filled(-1, (2, 2), np.int64)
         self._values = _filled(0, (2, 2), np.float64)
         self._in_order = _filled(0, 1, np.int64)
@@ -108,27 +111,34 @@ class DeviceTally:
         self._make_room(samples, tiles, blocks)
         batch, numbers = self._numbers(ordinals)
         rule, dirty = self._rule, self._dirty[:tiles]
-        launched = cast(Any, scan.scan)[blocks, THREADS]
-        launched(
-            ref, cand, numbers, batch, self._counts, self._chunks, self._best,
-            self._tops, self._at, dirty,
-        )  # fmt: skip
+        self._scan(ref, cand, numbers, batch, blocks, dirty)
         cast(Any, fold.fold)[1, THREADS](
             ref, cand, numbers, batch, self._tops, self._at, blocks,
             self._best, self._places, self._values,
         )  # fmt: skip
-        cast(Any, failing.keep_failing)[blocks, THREADS](
+        cast(Any, self._keeper())[blocks, THREADS](
             ref, cand, self._width, rule, self._team, dirty, self._samples,
             self._counts, *self._failing,
         )  # fmt: skip
-        if self._full is not None:
-            self._full.add(ref, cand, numbers, batch, blocks, self._chunks)
         self._samples += samples
         self._kept += samples
         self._summed += size
         if self._summed > sums.BETWEEN:
             cast(Any, sums.carry)[1, THREADS](self._chunks)
             self._summed = 0
+
+    def _scan(
+        self, ref: Any, cand: Any, numbers: Any, batch: scan.Batch, blocks: int, dirty: Any
+    ) -> None:
+        cast(Any, scan.scan)[blocks, THREADS](
+            ref, cand, numbers, batch, self._counts, self._chunks, self._best,
+            self._tops, self._at, dirty,
+        )  # fmt: skip
+        if self._full is not None:
+            self._full.add(ref, cand, numbers, batch, blocks, self._chunks)
+
+    def _keeper(self) -> Any:
+        return failing.keep_failing
 
     @property
     def bytes_held(self) -> int:
@@ -148,11 +158,18 @@ class DeviceTally:
         order = np.argsort(rows)
         return Counted(
             self._samples, counts[: scan.CLASSES], int(counts[scan.LOST]),
-            self._chunks.copy_to_host(), self._best.copy_to_host(), self._places.copy_to_host(),
+            self._chunks.copy_to_host(), self._found_best(), self._places.copy_to_host(),
             self._values.copy_to_host(), rows[order], rules[order], elements[order],
             worst_at[order], worst[0, order], worst[1, order],
-            None if self._full is None else self._full.read(),
+            self._measured(),
         )  # fmt: skip
+
+    def _found_best(self) -> tuple[Number, Number, Number]:
+        error, excess, excess_error = self._best.copy_to_host().tolist()
+        return error, excess, excess_error
+
+    def _measured(self) -> Measured | None:
+        return None if self._full is None else self._full.read()
 
     def _numbers(self, ordinals: Ints | range) -> tuple[scan.Batch, Any]:
         """What kernels are told of a batch, and its ordinals where they are read."""
@@ -170,7 +187,7 @@ class DeviceTally:
         if self._dirty is None or self._dirty.size < tiles:
             self._dirty = cuda.device_array(tiles, np.uint8)
         if self._tops is None or self._tops.shape[1] < blocks:
-            self._tops = cuda.device_array((3, blocks), np.float64)
+            self._tops = cuda.device_array((3, blocks), self._kept_as)
             self._at = cuda.device_array((2, blocks), np.int64)
         if self._kept + samples > self._room:
             self._take_failing()

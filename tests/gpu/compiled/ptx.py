@@ -18,12 +18,13 @@ from unittest import mock
 from numba import cuda, typeof, types
 from tests.gpu.compiled import deciding
 
-from paritygate.gpu import failing, fold, measures, ranks, scan, sums, widen
+from paritygate.gpu import failing, fold, measures, ranks, scan, sums, whole, widen
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
 CHIPS = {"sm_80": (8, 0), "sm_90": (9, 0)}
 DTYPES = {"float32": types.float32, "float64": types.float64}
+LONG = {"int64": types.int64, "uint64": types.uint64}
 
 _INTS, _DOUBLES = types.int64[::1], types.float64[::1]
 _ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
@@ -80,9 +81,44 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
         "count_ends": (
             widen.count_ends, lambda x: (x, types.float64, types.float64, _INTS, _INT),
         ),
+        "scan_whole": (
+            whole.scan_whole,
+            lambda x: (
+                x, x, _INTS, _BATCH, _INTS, _ALL_INTS, _INTS, _ALL_INTS, _ALL_INTS, _BYTES,
+            ),
+        ),
+        "fold_whole": (
+            fold.fold,
+            lambda x: (
+                x, x, _INTS, _BATCH, _ALL_INTS, _ALL_INTS, _INT, _INTS, _ALL_INTS,
+                types.Array(x.dtype, 2, "C"),
+            ),
+        ),
+        "keep_failing_whole": (
+            failing.keep_failing_whole,
+            lambda x: (
+                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _INTS, _BYTES, _NUMBERS, _INTS,
+                _ALL_DOUBLES,
+            ),
+        ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),
         **deciding.kernels(),
     }  # fmt: skip
+
+
+def cases() -> list[tuple[str, str]]:
+    """Each kernel with each dtype of values that it is compiled for."""
+    return [
+        (name, dtype)
+        for name in kernels()
+        for dtype in (LONG if name.endswith("_whole") else DTYPES)
+    ]
+
+
+def compiled(name: str, dtype: str, chip: str) -> str:
+    """The PTX of a kernel where values are of a dtype."""
+    function, arguments = kernels()[name]
+    return ptx_of(function, arguments((DTYPES | LONG)[dtype][::1]), chip)
 
 
 def ptx_of(function: Any, arguments: tuple[Any, ...], chip: str) -> str:
@@ -128,11 +164,10 @@ def main() -> None:
 
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, (function, arguments) in kernels().items():
-            for dtype, kind in DTYPES.items():
-                for chip in CHIPS:
-                    ptx = ptx_of(function, arguments(kind[::1]), chip)
-                    found[f"{name} {dtype} {chip}"] = taken_by(ptx, chip, Path(folder))
+        for name, dtype in cases():
+            for chip in CHIPS:
+                ptx = compiled(name, dtype, chip)
+                found[f"{name} {dtype} {chip}"] = taken_by(ptx, chip, Path(folder))
     RECORD.write_text(json.dumps(found, indent=2) + "\n")
     sys.stdout.write(RECORD.read_text())
 

@@ -181,3 +181,63 @@ def test_widened_pieces_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_both_sides_are_compared_in_what_holds_them(pair: tuple[str, str], wide: str) -> None:
     assert wide_of(*pair).name == wide
+
+
+LONG = (("int64", "int64"), ("uint64", "uint64"), ("int64", "int8"), ("uint4", "uint64"))
+
+
+@QUICK
+@given(
+    st.sampled_from(LONG),
+    st.sampled_from([1, 5]),
+    st.integers(0, 2**32),
+    st.sampled_from(["gate", "full"]),
+)
+def test_integers_of_64_bits_are_compared_as_on_the_cpu(
+    names: tuple[str, str], width: int, seed: int, stats: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    ref, cand = (long(rng, name, (60 // width, width)) for name in names)
+    if names[0] == names[1] and rng.random() < 0.8:
+        near = ref + rng.integers(0, 4, ref.shape).astype(ref.dtype)
+        cand = np.where(rng.random(ref.shape) < rng.choice([0.0, 0.1]), cand, near)
+    tolerance = Tolerance(
+        float(rng.choice([0, 1, 1.5, 2.0**53, 2.0**63])),
+        float(rng.choice([0, 0.1, 2.0**-60])),
+        max_abs=rng.choice([None, 2.5, 2.0**62]),
+        max_outlier_fraction=float(rng.choice([0.0, 0.3])),
+    )
+    ordinals = rng.permutation(len(ref)) if rng.random() < 0.5 else range(9, 9 + len(ref))
+    check(ref, cand, tolerance, ordinals, [seed % 9], stats, names)
+
+
+def long(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
+    if name not in ("int64", "uint64"):
+        return whole(rng, name, size)
+    low, high = limits_of(name)
+    bits = rng.integers(0, 1 << 63, size, dtype=np.uint64) >> rng.integers(0, 63, size).astype("u8")
+    values = bits.astype(name)
+    for value in (low, high, high - 1, 2**53 + 1):
+        values[rng.integers(size[0]), rng.integers(size[1])] = value
+    return values
+
+
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_differences_that_float64_can_not_tell_apart_are_exact(name: str) -> None:
+    low, high = limits_of(name)
+    ref = np.array([[low], [low], [0], [0]], name)
+    cand = np.array([[high - 1], [high], [2**53], [2**53 + 1]], name)
+    for atol in (0.0, 2.0**53):
+        check(ref, cand, Tolerance(atol, 0.0), range(4), [1], "full", (name, name))
+    device, _ = comparers_of((name, name), Tolerance(2.0**53, 0.0), (1,), "gate")
+    found, detail = device.compare(ref, cand, range(4))
+    assert found.max_abs_error is not None
+    assert (found.max_abs_error.value, found.max_abs_error.ordinal) == (high - low, 1)
+    assert detail.rows.tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_of_equal_excesses_of_a_sample_the_exactly_largest_difference_is_kept(step: int) -> None:
+    cand = (np.array([[2**60 + k for k in range(16)]], np.int64))[:, ::step].copy()
+    for tolerance in (Tolerance(0.0, 0.0), Tolerance(1.0, 0.0)):
+        check(np.zeros_like(cand), cand, tolerance, range(1), [], "gate", ("int64", "int64"))

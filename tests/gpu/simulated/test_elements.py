@@ -27,10 +27,6 @@ QUICK = settings(
 )
 CUTS = st.lists(st.integers(0, 100), max_size=3)
 TOLERANCE = Tolerance(1e-3, 1e-3)
-INTEGERS = (
-    "a device compares integers of at most 32 bits: found int64 against int8; compare them on the "
-    "CPU"
-)
 DECLARED = "this comparison is of float32[4, 3]; pass arrays as they were declared"
 
 
@@ -233,10 +229,6 @@ def test_grids_round_to_their_multiples() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"ref_dtype": "int64", "cand_dtype": "int8"},
-            INTEGERS,
-        ),
         ({"sample_shape": (0,)}, "a sample without elements is compared on the CPU"),
     ],
 )

@@ -317,3 +317,38 @@ def test_a_candidate_on_a_rounded_edge_depends_on_compare_as(text):
     cand[[20, 30]] = edge
     tally = check_same(comparer, ref, cand)
     assert (tally.flips, tally.depends_on_compare_as) == (1, 2)
+
+
+def test_an_edge_that_no_finite_score_passes():
+    rule = DecisionRule("d", "s", bands=parse_bands("a < 1e39 <= b"), compare_as="float64")
+    comparer = DecisionComparer(rule, Tolerance(), "float32", "float32", (), "gate")
+    ref = np.linspace(-3e38, 3e38, 3000, dtype=np.float32)
+    cand = ref.copy()
+    ref[::3], cand[::5] = np.inf, np.inf
+    assert check_same(comparer, ref, cand).flips == 1200
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("compare_as", ["output", "float64"])
+@pytest.mark.parametrize("text", [TEXTS[2], "a < 0.2 <= b <= 0.6 < c", TEXTS[5], TEXTS[4]])
+def test_a_single_score_beside_an_edge_is_seen_among_usual_ones(
+    text, compare_as, dtype, monkeypatch
+):
+    monkeypatch.setattr(decisions, "AT_ONCE", 5000)  # windows are close after the first ones
+    bands = parse_bands(text)
+    rule = DecisionRule("d", "s", bands=bands, compare_as=compare_as)
+    comparer = DecisionComparer(rule, Tolerance(1e-9, 0.0), dtype, dtype, (), "gate")
+    rng = np.random.default_rng(7)
+    usual = (rng.random(5000) - 0.4).astype(dtype)
+    ends = np.array(bands.edges)[:, None] * [1 - 1e-6, 1 + 1e-6] + [-1e-6, 1e-6]
+    usual[: ends.size] = ends.reshape(-1).astype(dtype)
+    usual = usual[np.abs(usual - np.array(bands.edges)[:, None]).min(axis=0) > 9e-7]
+    for edge in np.array(bands.edges).astype(dtype):
+        beside = [np.nextafter(edge, end) for end in np.array([-np.inf, np.inf], dtype)]
+        for score in (edge, -edge if edge == 0 else edge, *beside):
+            for side in (0, 1):
+                for of in (0.9, -0.3):
+                    pair = [usual.copy(), usual.copy()]
+                    pair[0][4000] = pair[1][4000] = of
+                    pair[side][4000] = score
+                    check_same(comparer, *pair)

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from paritygate.kernels._jit import jit
-from paritygate.kernels.typed import bits_of, larger, number_of, smaller, trailing_zeros, whole
+from paritygate.kernels.typed import (
+    bits_of,
+    larger,
+    number_of,
+    own_bits,
+    sign_of,
+    smaller,
+    trailing_zeros,
+    whole,
+)
 
 
 @jit
@@ -59,3 +68,16 @@ def lowest_bit(value):
 def test_the_lowest_bit_that_is_set_is_found(bit):
     assert lowest_bit(np.uint64(1 << bit)) == bit
     assert lowest_bit(np.uint64(((1 << 64) - 1) ^ ((1 << bit) - 1))) == bit
+
+
+@jit
+def bits_and_sign(value):
+    return own_bits(value), sign_of(own_bits(value))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, 1e-40])
+def test_bits_are_as_wide_as_their_number(dtype, number):
+    value = dtype(number)
+    whole_type = {np.float32: np.int32, np.float64: np.int64}[dtype]
+    assert bits_and_sign(value) == (int(value.view(whole_type)), int(np.signbit(value)))

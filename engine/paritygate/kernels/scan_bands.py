@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.scalar import allowed, bin_of
+from paritygate.kernels.typed import add, both, differing, either, own_bits, sign_of, whole
 
 STRETCH = 2048
 FIRST = 64  # scores of the first stretch: it only brings the windows close to the edges
@@ -25,12 +26,14 @@ Ints = npt.NDArray[np.int64]
 
 
 class Edges(NamedTuple):
-    """Edges of a rule, of which `(k,)` arrays are in the scores' dtype; NaN makes k even.
+    """Edges of a rule, of which `(k,)` arrays are in the scores' dtype.
 
     Attributes:
         exact: `(edges,)` float64, as they are compared.
         passed: `(k,)` the lowest score that has passed the edge.
         switched: `(k,)` the only score that the other `compare_as` puts on the other side; or NaN.
+        either: `(2, k)` finite, no +0: scores below the first are below the edge under either
+            `compare_as`, those from the second on have passed it.
         risky: `(2, k)` all scores at risk by the edge lie between these; infinities the wrong way
             round for none.
     """
@@ -38,6 +41,7 @@ class Edges(NamedTuple):
     exact: Doubles
     passed: Scores
     switched: Scores
+    either: Scores
     risky: Scores
 
 
@@ -67,11 +71,12 @@ class Counts(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Flags of a stretch, as bytes and as the same memory in words; and margins."""
+    """Flags of a stretch, as bytes and as the same memory in words; margins; scores by edge."""
 
     flags: npt.NDArray[np.uint8]
     words: npt.NDArray[np.uint64]
     margins: Doubles
+    above: Ints
 
 
 @jit
@@ -105,41 +110,67 @@ def scan_bands(
     while base < ref.size:
         size = FIRST if base == 0 else STRETCH
         r, c = ref[base : base + size], cand[base : base + size]
-        near = odd = 0
-        for k in range(0, edges.passed.size, 2):
-            first, second, is_near, is_odd = _look(
-                r, c, edges.passed[k], edges.passed[k + 1],
-                edges.switched[k], edges.switched[k + 1],
+        is_asked = _has_nan(r, c)
+        last = edges.passed.size - 1
+        for k in range(0, last + 1, 2):
+            j = min(k + 1, last)
+            above_k, above_j, is_near = _look(
+                r, c, edges.either[0, k], edges.either[1, k],
+                edges.either[0, j], edges.either[1, j],
                 counts.window[0, k], counts.window[1, k],
-                counts.window[0, k + 1], counts.window[1, k + 1],
+                counts.window[0, j], counts.window[1, j],
             )  # fmt: skip
-            counts.passes[k] += first
-            counts.passes[k + 1] += second
-            near += is_near
-            odd += is_odd
+            room.above[k], room.above[j] = above_k, above_j
+            is_asked |= is_near
+        for k in range(last + 1):
+            counts.passes[k] += _passes(r, edges.passed[k]) if is_asked else room.above[k]
         if counts.margins.size > 0:
             _measure(r, edges.exact, room.margins)
             _count(room.margins[: r.size], counts.margins)
-        if near + odd > 0:
+        if is_asked:
             found = _take(r, c, base, edges, atol, rtol, counts, room, listed, found)
         base += size
     return found
 
 
 @scalar
+def _has_nan(ref: Any, cand: Any) -> bool:
+    found = np.int32(0)
+    for k in range(ref.size):
+        found = add(found, np.int32((ref[k] != ref[k]) | (cand[k] != cand[k])))
+    return bool(found > 0)
+
+
+@scalar
+def _passes(ref: Any, passed: Any) -> int:
+    found = 0
+    for k in range(ref.size):
+        found += 1 if ref[k] >= passed else 0
+    return found
+
+
+@scalar
 def _look(
-    ref: Any, cand: Any, p0: Any, p1: Any, x0: Any, x1: Any, lo0: Any, hi0: Any, lo1: Any, hi1: Any
+    ref: Any, cand: Any, a0: Any, b0: Any, a1: Any, b1: Any, lo0: Any, hi0: Any, lo1: Any, hi1: Any
 ) -> Any:
-    """By two edges: passes of each, scores within their windows, scores that aren't usual."""
-    first = second = near = odd = np.int32(0)
+    """By two edges: scores above each one's window, and whether one is within or isn't usual.
+
+    What counts is the signs of differences, so that nothing waits for a comparison. A reference
+    score that is switched is within the window: nothing usual is nearer. Where none is within,
+    those above it are those that have passed. The sign of a NaN may ask for a look, no more.
+    """
+    below0 = below1 = asked = own_bits(a0 - a0)
     for k in range(ref.size):
         r, c = ref[k], cand[k]
-        r0, r1 = r >= p0, r >= p1
-        first = np.int32(first + np.int32(r0))
-        second = np.int32(second + np.int32(r1))
-        near = np.int32(near + np.int32(_is_near(r, lo0, hi0, lo1, hi1)))
-        odd = np.int32(odd + np.int32(_is_odd(r, c, r0, r1, p0, p1, x0, x1)))
-    return first, second, near, odd
+        side0, side1 = own_bits(r - hi0), own_bits(r - hi1)
+        below0, below1 = add(below0, sign_of(side0)), add(below1, sign_of(side1))
+        asked = either(asked, both(own_bits(lo0 - r), side0))
+        asked = either(asked, both(own_bits(lo1 - r), side1))
+        asked = either(asked, differing(side0, own_bits(c - a0)))
+        asked = either(asked, differing(side0, own_bits(c - b0)))
+        asked = either(asked, differing(side1, own_bits(c - a1)))
+        asked = either(asked, differing(side1, own_bits(c - b1)))
+    return ref.size - whole(below0), ref.size - whole(below1), asked < 0
 
 
 @scalar
@@ -183,12 +214,14 @@ def _take(
     flags, words = room.flags, room.words
     for k in range(flags.size):
         flags[k] = 0
-    for k in range(0, edges.passed.size, 2):
+    last = edges.passed.size - 1
+    for k in range(0, last + 1, 2):
+        j = min(k + 1, last)
         _mark(
-            ref, cand, edges.passed[k], edges.passed[k + 1],
-            edges.switched[k], edges.switched[k + 1],
+            ref, cand, edges.passed[k], edges.passed[j],
+            edges.switched[k], edges.switched[j],
             counts.window[0, k], counts.window[1, k],
-            counts.window[0, k + 1], counts.window[1, k + 1],
+            counts.window[0, j], counts.window[1, j],
             flags[: ref.size],
         )  # fmt: skip
     for word in range(words.size):

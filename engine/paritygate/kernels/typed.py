@@ -21,6 +21,7 @@ _PLAIN: Any = {
     "sub": operator.sub,
     "or_": operator.or_,
     "xor": operator.xor,
+    "and_": operator.and_,
     "fadd": operator.add,
 }
 
@@ -48,6 +49,7 @@ def _binary(name: str, **options: Any) -> Any:
 add = _binary("add")
 subtract = _binary("sub")
 either = _binary("or_")
+both = _binary("and_")
 differing = _binary("xor")
 add_in_any_order = _binary("fadd", flags=("reassoc",))  # for sums that no order can round
 
@@ -153,3 +155,37 @@ def _trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 # trailing_zeros(value): number of the lowest bit that is set of 64, of which one is.
 trailing_zeros: Any = _plain_trailing_zeros if config.DISABLE_JIT else _trailing_zeros
+
+
+def _plain_own_bits(value: Any) -> Any:
+    return np.asarray(value).view(f"i{np.asarray(value).itemsize}")[()]
+
+
+@instruction
+def _own_bits(typing_context: Any, value: Any) -> Any:
+    kind = types.Integer.from_bitwidth(value.bitwidth, signed=True)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(kind))
+
+    return kind(value), generate
+
+
+# own_bits(value): the bits of a float as an integer as wide.
+own_bits: Any = _plain_own_bits if config.DISABLE_JIT else _own_bits
+
+
+def _plain_sign_of(value: Any) -> Any:
+    return type(value)(value < 0)
+
+
+@instruction
+def _sign_of(typing_context: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.lshr(args[0], args[0].type(value.bitwidth - 1))
+
+    return value(value), generate
+
+
+# sign_of(value): 1 of a negative integer, 0 of another one, in its type.
+sign_of: Any = _plain_sign_of if config.DISABLE_JIT else _sign_of

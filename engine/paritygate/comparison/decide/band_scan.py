@@ -64,10 +64,9 @@ def scan_bands(rule: Rule, edges: Any, ref: Array, cand: Array, *, is_full: bool
     from paritygate.kernels import scan_bands as kernels
 
     dtype, k = ref.dtype, len(rule.exact)
-    window = np.full((2, edges.passed.size), np.nan, dtype)
-    window[0, :k], window[1, :k] = -np.inf, np.inf
+    window = np.full((k, 2), (-np.inf, np.inf), dtype).T.copy()
     counts = kernels.Counts(
-        passes=np.zeros(edges.passed.size, np.int64),
+        passes=np.zeros(k, np.int64),
         on=np.zeros(k, np.int64),
         nearest=np.full(2 * k, np.inf),
         window=window,
@@ -77,7 +76,9 @@ def scan_bands(rule: Rule, edges: Any, ref: Array, cand: Array, *, is_full: bool
         margins=np.zeros(BINS_WITH_NAN if is_full else 0, np.int64),
     )
     flags = np.zeros(kernels.STRETCH, np.uint8)
-    room = kernels.Room(flags, flags.view(np.uint64), np.empty(kernels.STRETCH))
+    room = kernels.Room(
+        flags, flags.view(np.uint64), np.empty(kernels.STRETCH), np.empty(k, np.int64)
+    )
     listed = np.empty(ref.size, np.int64)
     atol, rtol = (rule.tolerance.atol, rule.tolerance.rtol) if rule.tolerance else (0.0, 0.0)
     found = kernels.scan_bands(ref, cand, edges, atol, rtol, counts, room, listed)
@@ -116,18 +117,25 @@ def _sides(rule: Rule, counts: Any, usual: int) -> tuple[EdgeSides, ...]:
 
 
 def edges_in(rule: Rule, dtype: np.dtype[Any]) -> Any:
-    """Edges in the dtype of scores, as kernels take them."""
+    """Edges in the dtype of scores, as kernels take them; None where one is beyond the finite."""
     from paritygate.kernels import scan_bands as kernels
 
-    size = len(rule.exact) + len(rule.exact) % 2
-    passed, switched = np.full(size, np.nan, dtype), np.full(size, np.nan, dtype)
-    risky = np.full((2, size), np.nan, dtype)
+    size = len(rule.exact)
+    passed, switched = np.empty(size, dtype), np.full(size, np.nan, dtype)
+    risky = np.empty((2, size), dtype)
     for k, edge in enumerate(rule.exact.tolist()):
         passed[k] = _lowest_that_passed(edge, dtype, is_up=bool(rule.tie_up[k]))
         if rule.switches[k]:
             switched[k] = rule.rounded[k]
         risky[:, k] = _risky(edge, dtype, rule.tolerance)
-    return kernels.Edges(rule.exact, passed, switched, risky)
+    with np.errstate(invalid="ignore", over="ignore"):
+        beyond = np.where(switched >= passed, np.nextafter(switched, dtype.type(np.inf)), passed)
+    either = np.array([np.fmin(passed, switched), beyond], dtype)
+    if not np.isfinite(either).all():
+        return None
+    # What is subtracted from a zero then leaves +0: the edge is passed.
+    either[either == 0] = -0.0
+    return kernels.Edges(rule.exact, passed, switched, either, risky)
 
 
 def _lowest_that_passed(edge: float, dtype: np.dtype[Any], *, is_up: bool) -> Any:

@@ -98,9 +98,11 @@ class BandJudge:
         del samples
         if not self._is_scanned or ref.dtype not in DTYPES or ref.dtype != cand.dtype:
             return None
-        edges = self._scan_edges.get(ref.dtype)
+        if ref.dtype not in self._scan_edges:
+            self._scan_edges[ref.dtype] = edges_in(self._scan_rule, ref.dtype)
+        edges = self._scan_edges[ref.dtype]
         if edges is None:
-            edges = self._scan_edges[ref.dtype] = edges_in(self._scan_rule, ref.dtype)
+            return None
         return scan_bands(self._scan_rule, edges, ref, cand, is_full=is_full)
 
     @cached_property

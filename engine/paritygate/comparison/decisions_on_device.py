@@ -29,6 +29,7 @@ from paritygate.core.tensors import Array
 from paritygate.gpu import kinds
 from paritygate.gpu.decided import Counted, DecisionsTally
 from paritygate.gpu.tally import MOST
+from paritygate.gpu.tensor import DeviceTensor
 from paritygate.tally.decision import DecisionTally
 
 
@@ -91,11 +92,15 @@ class DeviceDecisions(DecisionComparer):
         deciding = self.begin()
         deciding.add(ref, cand, ordinals, truth)
         tally, flipped = deciding.finish()
+        return tally, self.detail(flipped, ref, cand)
+
+    def detail(self, flipped: Flipped, ref: Any, cand: Any) -> LazyDetail:
+        """Decisions of samples of arrays, which stay as they are while they are asked for."""
 
         def look(rows: Codes) -> DecisionDetail:
             return self.look_at(rows, ref, cand)
 
-        return tally, LazyDetail(flipped.rows, flipped.margins, look)
+        return LazyDetail(flipped.rows, flipped.margins, look)
 
     def look_at(self, rows: Codes, ref: Any, cand: Any) -> DecisionDetail:
         """What was decided of some samples, whose values come to the host.
@@ -263,6 +268,11 @@ class Deciding:
         if sides is not None:
             self._counter.add(sides, ordinals, truth)
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes, beside the batches."""
+        return self._counter.bytes_held
+
     def finish(self) -> tuple[DecisionTally, Flipped]:
         """The tally of all batches, and the samples that flipped, numbered as they were added."""
         return self._comparer.finish(
@@ -274,8 +284,11 @@ def _picked(array: Any, rows: Codes, dtype: str) -> Array:
     """Some samples of an array as one of the host."""
     if isinstance(array, np.ndarray):
         return array[rows]
-    of_device = on_device(array)
     if not rows.size:
-        return np.empty((0, *of_device.shape[1:]), numpy_dtype(dtype))
-    found = np.stack([of_device[row].copy_to_host() for row in rows.tolist()])
+        return np.empty((0, *array.shape[1:]), numpy_dtype(dtype))
+    if isinstance(array, DeviceTensor):
+        found = array.picked(rows)
+    else:
+        of_device = on_device(array)
+        found = np.stack([of_device[row].copy_to_host() for row in rows.tolist()])
     return found.view(numpy_dtype(dtype))

@@ -8,7 +8,7 @@ import numpy as np
 
 from paritygate.comparison.canary import known_sides
 from paritygate.comparison.decide.base import Codes
-from paritygate.comparison.decide.detail import DecisionDetail, LazyDetail
+from paritygate.comparison.decide.detail import LazyDetail
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import DeviceDecisions
 from paritygate.comparison.place import Place
@@ -80,7 +80,8 @@ class PlacedDecisions:
             for rows, ours, theirs in pieces(ref, cand, step):
                 part = None if truth is None else truth[rows]
                 deciding.add(ours, theirs, numbers[rows], part)
-            tally, flipped = deciding.finish()
+            with self._place.holding(deciding.bytes_held):
+                tally, flipped = deciding.finish()
         except Exception as e:  # whatever a driver raises
             if not is_out_of_memory(e):
                 raise self._failed(e) from e
@@ -90,12 +91,7 @@ class PlacedDecisions:
         if problem:
             raise self._failed(problem)
         self._place.count_decided(*self._names, len(ordinals))
-
-        def look(rows: Codes) -> DecisionDetail:
-            own, other = ref.host()[rows], cand.host()[rows]
-            return self._host.compare(own, other, np.arange(rows.size))[1]
-
-        return tally, LazyDetail(flipped.rows, flipped.margins, look)
+        return tally, self._device.detail(flipped, ref, cand)
 
     def _try_out(self, shape: tuple[int, ...], dtypes: tuple[str, str]) -> None:
         width = int(np.prod(shape))
@@ -130,6 +126,15 @@ def _what_is_wrong(tally: DecisionTally, flipped: Codes, samples: int) -> str:
         )
     differ = sum(count for (ref, cand), count in tally.matrix.items() if ref != cand)
     known = tally.position_flips if tally.is_positioned else tally.flips
+    undefined = tally.undefined_ref
+    if tally.margins is not None and tally.margins.total + undefined != made:
+        return f"it counted {tally.margins.total:,} margins of {made - undefined:,}"
+    for side in tally.edges:
+        found = side.below + side.on + side.above
+        if found + undefined != made:
+            return f"it counted {found:,} scores beside an edge of {made - undefined:,}"
+    if not np.all(np.diff([-1, *flipped, samples]) > 0):
+        return "the samples that it lists as flipped aren't samples, or are listed twice"
     if len(flipped) != tally.flips or (tally.places == 1 and known < differ):
         return f"it counted {differ:,} decisions that differ, and {known:,} that flipped"
     return ""

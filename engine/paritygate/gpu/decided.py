@@ -108,6 +108,12 @@ class DecisionsTally:
         self._samples += samples
         self._listed += rows
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes, beside the batches."""
+        own = (self._counts, self._codes, self._bins, self._tops, self._at, *self._flips)
+        return sum(int(array.nbytes) for array in own if array is not None)
+
     def read(self) -> Counted:
         """What was found so far, once the device is done."""
         self._take_flips()
@@ -133,13 +139,15 @@ class DecisionsTally:
         if self._tops is None or self._tops.size < blocks:
             self._tops = cuda.device_array(blocks, np.float64)
             self._at = cuda.device_array(blocks, np.int64)
-        if self._listed + rows > self._room:
+        width = 2 * self._kind.places
+        most = max(rows, _ROOM // (16 + 4 * width))
+        if self._listed + rows > self._room == most:
             self._listed = self._flipped()
-        if self._listed + rows > self._room:
-            self._take_flips()
-        if rows > self._room:
-            width = 2 * self._kind.places
-            self._room = max(rows, _ROOM // (16 + 4 * width))
+        if self._listed + rows <= self._room:
+            return
+        self._take_flips()
+        if self._room < most:
+            self._room = min(max(rows, 4 * self._room), most)
             self._flips = (
                 cuda.device_array(self._room, np.int64),
                 cuda.device_array(self._room, np.float64),

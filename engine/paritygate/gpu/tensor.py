@@ -7,10 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from paritygate.core.errors import DeviceError
 from paritygate.core.ragged import Tensor
 from paritygate.core.tensors import Array
+
+_MOST_PICKED = 256  # samples; of more all are copied at once
 
 
 class DeviceTensor:
@@ -61,6 +64,13 @@ class DeviceTensor:
     def joined(self, other: DeviceTensor) -> DeviceTensor:
         """This and what follows, of the same dtype and shape of a sample."""
         return DeviceTensor([*self.parts, *other.parts])
+
+    def picked(self, rows: npt.NDArray[np.int64]) -> Array:
+        """Copies of some samples in the host's memory, one copied after the other."""
+        if self._host is not None or rows.size > _MOST_PICKED:
+            return self.host()[rows]
+        samples = [self[row : row + 1].parts[0].copy_to_host() for row in rows.tolist()]
+        return np.concatenate(samples)
 
     def host(self) -> Array:
         """A copy of it in the host's memory, read-only; made once.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.gpu.deciding import FLOATS, cases, check
+from tests.gpu.deciding import BANDS, FLOATS, SPECIAL, TOLERANCES, cases, check
 
 from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.core.bands import parse_bands
 from paritygate.core.dtypes import (
     NARROW_FLOATS,
     element_bytes,
@@ -55,6 +57,22 @@ def test_batches_decide_what_the_cpu_decides(
 ) -> None:
     case = data.draw(cases(kind, (dtype, dtype)))
     check(case, ordinals_of(len(case["ref"]), seed), cuts)
+
+
+@pytest.mark.parametrize("tolerance", TOLERANCES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_of_special_scores_are_decided_as_on_the_cpu(kind: str, tolerance: Tolerance) -> None:
+    pairs = np.array([*product(sorted(set(SPECIAL)), repeat=2)]).astype(np.float32)
+    rules = {
+        "bands": DecisionRule("d", "s", bands=parse_bands(BANDS[2])),
+        "argmax": ARGMAX,
+        "topk": DecisionRule("d", "s", topk=2, order="ranked"),
+    }
+    ref, cand = pairs, np.roll(pairs, 5, axis=0)
+    if kind == "bands":
+        ref, cand = pairs[:, 0], pairs[:, 1]
+    case = {"rule": rules[kind], "tolerance": tolerance, "stats": "full", "labelled": True}
+    check({**case, "ref": ref, "cand": cand}, range(len(pairs)), [])
 
 
 @settings(QUICK, max_examples=80)

@@ -137,6 +137,53 @@ def test_flips_that_nobody_lists_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
         made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tally: replace(tally, margins=tally.flip_margins), "margins of 30"),
+        (
+            lambda tally: replace(tally, edges=(replace(tally.edges[0], on=9),)),
+            "scores beside an edge of 30",
+        ),
+    ],
+)
+def test_scores_that_are_not_counted_are_noticed(
+    change: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = RULES["bands"], TOLERANCE, ("float32", "float32"), (1,)
+    made = PlacedDecisions(place(), "s", *given, "full")
+    real = Deciding.finish
+
+    def finish(self: Any) -> Any:
+        tally, flipped = real(self)
+        return change(tally), flipped
+
+    monkeypatch.setattr(Deciding, "finish", finish)
+    with pytest.raises(DeviceError, match=message):
+        made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
+
+
+def test_samples_that_are_listed_twice_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = decider("bands", place())
+    real = Deciding.finish
+
+    def finish(self: Any) -> Any:
+        tally, flipped = real(self)
+        return tally, Flipped(flipped.rows[[0, *range(flipped.rows.size - 1)]], flipped.margins)
+
+    monkeypatch.setattr(Deciding, "finish", finish)
+    with pytest.raises(DeviceError, match="aren't samples, or are listed twice"):
+        made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
+
+
+def test_only_samples_that_are_asked_for_are_copied() -> None:
+    ref, cand = (there(side, 7, 20) for side in sides("argmax"))
+    found = decider("argmax", place()).compare_lazily(ref, cand, ROWS, None)
+    assert found is not None
+    told = found[1].told(np.array([3, 8, 29]))
+    assert (len(told.ref), ref._host, cand._host) == (3, None, None)
+
+
 def test_a_gpu_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     made = decider("bands", place())
 

@@ -1,4 +1,4 @@
-"""Elements compared on a GPU, against a device-to-device copy that moves as many bytes.
+"""Elements and decisions compared on a GPU, against a device-to-device copy of as many bytes.
 
     python -m bench.gpu [--quick] [--elements N]
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench import gpu_decisions
 from bench.make import close_to, random_values
 from bench.measure import Row, Scale, in_turn, seconds
 from bench.run import HEAD, cells, line, rule
@@ -105,15 +106,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     chip = "simulated" if SIMULATED else cuda.get_current_device().name
     print(f"device: {chip}\n\n{line(HEAD)}\n{rule()}", flush=True)
     missed: list[Any] = []
+    cases: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
         for dtype in ("float32", "float64"):
             elements = args.elements or SIDE_BYTES // np.dtype(dtype).itemsize
             for width in (1, 10, 1000):
                 for failing in FAILING:
-                    case = OnDevice(dtype, width, failing, elements)
-                    for row in case.measure(Scale(Path(folder), args.quick)):
-                        print(line(cells(row)), flush=True)
-                        missed += [] if row.is_met or args.quick else [row]
+                    cases.append(OnDevice(dtype, width, failing, elements))
+        cases += gpu_decisions.cases(args.elements or SIDE_BYTES // 4)
+        for case in cases:
+            for row in case.measure(Scale(Path(folder), args.quick)):
+                print(line(cells(row)), flush=True)
+                missed += [] if row.is_met or args.quick else [row]
     return 1 if missed else 0
 
 

@@ -279,3 +279,4 @@ def test_the_benchmark_gives_a_row_for_each_case(capsys: pytest.CaptureFixture[s
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == "device: simulated"
     assert sum(row.startswith("| on a device, float") for row in rows) == 18
+    assert sum(row.startswith("| on a device, decision") for row in rows) == 8

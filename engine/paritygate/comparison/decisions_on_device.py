@@ -124,7 +124,8 @@ class DeviceDecisions(DecisionComparer):
         """
         if isinstance(array, np.ndarray):
             self._check_array(side, array, dtype, samples)
-            array = bits_of(np.ascontiguousarray(array), dtype)
+            native = array.astype(array.dtype.newbyteorder("="), copy=False)
+            array = bits_of(np.ascontiguousarray(native), dtype)
         found = on_device(array)
         shape = (samples, *self._shape)
         size = element_bytes(dtype)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.gpu.deciding import BANDS, FLOATS, SPECIAL, TOLERANCES, cases, check
 
+from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import DeviceDecisions
 from paritygate.core.bands import parse_bands
 from paritygate.core.dtypes import (
@@ -73,6 +74,15 @@ def test_pairs_of_special_scores_are_decided_as_on_the_cpu(kind: str, tolerance:
         ref, cand = pairs[:, 0], pairs[:, 1]
     case = {"rule": rules[kind], "tolerance": tolerance, "stats": "full", "labelled": True}
     check({**case, "ref": ref, "cand": cand}, range(len(pairs)), [])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])
+def test_scores_of_another_byte_order_are_decided(dtype: str) -> None:
+    ref = np.array([[1, 2, 0], [5, 3, 4]], dtype)
+    given = ARGMAX, EXACT, dtype, dtype, (3,), "full"
+    swapped = ref.astype(ref.dtype.newbyteorder(">"))
+    found, _ = DeviceDecisions(*given).compare_lazily(swapped, ref[::-1], range(2))
+    assert found == DecisionComparer(*given).compare(swapped, ref[::-1], np.arange(2))[0]
 
 
 @settings(QUICK, max_examples=80)

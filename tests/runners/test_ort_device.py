@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,7 +47,7 @@ def in_place(value: Any, dtype: str) -> DeviceTensor:
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
     models.multi_output(tmp_path / "m.onnx")
     inputs = {"x": ColumnSpec("x", "float32", (4,))}
     made = prepare(
@@ -56,7 +57,8 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     monkeypatch.setattr(ort_session, "DEVICE", "cpu")
     monkeypatch.setattr(ort_session, "tensor_of", in_place)
     assert made.can_stay == frozenset()  # there is no GPU in it
-    return made
+    yield made
+    made.close()
 
 
 def batch(seed: int, size: int = 3) -> Any:
@@ -133,11 +135,13 @@ def test_which_outputs_may_stay() -> None:
         named=("float32", ("n",)),
         none=("float32", (0,)),
         half=("bfloat16", (4,)),
+        quarter=("int4", (4,)),
+        flag=("bool", (4,)),
         text=("string", (4,)),
         scalar=("float32", ()),
     )
-    assert stayable(loaded(device_id="0"), many) == {"f", "i"}
-    assert stayable(loaded(), many) == {"f", "i"}
+    assert stayable(loaded(device_id="0"), many) == {"f", "i", "half", "flag"}
+    assert stayable(loaded(), many) == {"f", "i", "half", "flag"}
     assert stayable(loaded(device_id="1"), many) == frozenset()
     assert stayable(loaded(enable_cuda_graph="1"), many) == frozenset()
     assert stayable(loaded("cpu"), many) == frozenset()

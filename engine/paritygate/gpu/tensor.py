@@ -23,6 +23,7 @@ class DeviceTensor:
 
     Args:
         parts: C-contiguous arrays of the device, of one dtype and one shape of a sample.
+        dtype: of its elements, where the parts are of their bits; None: that of the parts.
 
     Attributes:
         dtype: of its elements.
@@ -31,9 +32,9 @@ class DeviceTensor:
 
     __slots__ = ("_host", "dtype", "parts", "shape")
 
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[Any], dtype: np.dtype[Any] | None = None) -> None:
         self.parts = tuple(parts)
-        self.dtype: np.dtype[Any] = np.dtype(parts[0].dtype)
+        self.dtype: np.dtype[Any] = np.dtype(parts[0].dtype) if dtype is None else dtype
         samples = sum(int(part.shape[0]) for part in parts)
         self.shape: tuple[int, ...] = (samples, *parts[0].shape[1:])
         self._host: Array | None = None
@@ -59,11 +60,11 @@ class DeviceTensor:
             if low < high:
                 found.append(part if high - low == size else part[low:high])
             at += size
-        return DeviceTensor(found or [self.parts[0][:0]])
+        return DeviceTensor(found or [self.parts[0][:0]], self.dtype)
 
     def joined(self, other: DeviceTensor) -> DeviceTensor:
         """This and what follows, of the same dtype and shape of a sample."""
-        return DeviceTensor([*self.parts, *other.parts])
+        return DeviceTensor([*self.parts, *other.parts], self.dtype)
 
     def picked(self, rows: npt.NDArray[np.int64]) -> Array:
         """Copies of some samples in the host's memory, one copied after the other."""
@@ -88,6 +89,7 @@ class DeviceTensor:
                     "judged: run again"
                 ) from e
             whole: Array = copies[0] if len(copies) == 1 else np.concatenate(copies)
+            whole = whole.view(self.dtype)
             whole.flags.writeable = False
             self._host = whole
         return self._host
@@ -107,7 +109,9 @@ class Outputs(Mapping[str, Tensor]):
         """The same places, of which nobody has asked for a copy yet; they were written again."""
         return Outputs(
             {
-                name: DeviceTensor(tensor.parts) if isinstance(tensor, DeviceTensor) else tensor
+                name: DeviceTensor(tensor.parts, tensor.dtype)
+                if isinstance(tensor, DeviceTensor)
+                else tensor
                 for name, tensor in self.lying.items()
             }
         )

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.core.dtypes import STRING, numpy_dtype
+from paritygate.core.dtypes import HALF_BYTES, STRING, numpy_dtype
+from paritygate.core.tensors import TensorSpec
 from paritygate.gpu.tensor import DeviceTensor
 from paritygate.runners.ort_load import Loaded
 from paritygate.runners.ort_types import BRIDGED
@@ -28,11 +29,18 @@ def stayable(loaded: Loaded, wiring: Wiring) -> frozenset[str]:
     return frozenset(
         name
         for name, spec in declared.items()
-        if spec.dtype not in (*BRIDGED, STRING, "bool")
-        and name not in wiring.layout.outputs
-        and len(spec.shape) > 1
-        and all(isinstance(dim, int) and dim > 0 for dim in spec.shape[1:])
+        if name not in wiring.layout.outputs and is_plain(spec)
     )
+
+
+def is_plain(spec: TensorSpec) -> bool:
+    """Whether an output has elements of a byte or more, in a shape that is known."""
+    has_bytes = spec.dtype not in (*HALF_BYTES, STRING)
+    return has_bytes and len(spec.shape) > 1 and all(_is_size(dim) for dim in spec.shape[1:])
+
+
+def _is_size(dim: object) -> bool:
+    return isinstance(dim, int) and dim > 0
 
 
 def tensor_of(value: Any, dtype: str) -> DeviceTensor:
@@ -50,4 +58,5 @@ def tensor_of(value: Any, dtype: str) -> DeviceTensor:
             f"{value.tensor_size_in_bytes()} bytes on {value.device_name()}, asked for was "
             f"{dtype}{list(shape)} on {DEVICE}"
         )
-    return DeviceTensor([borrow(int(value.data_ptr()), shape, kind, value)])
+    bits = np.dtype(f"u{kind.itemsize}") if dtype in BRIDGED else kind
+    return DeviceTensor([borrow(int(value.data_ptr()), shape, bits, value)], kind)

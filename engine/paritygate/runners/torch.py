@@ -21,6 +21,7 @@ from paritygate.runners.base import (
     RunnerSession,
     RunnerSpec,
 )
+from paritygate.runners.torch_device import stayable
 from paritygate.runners.torch_load import describe_object
 from paritygate.runners.torch_options import Options
 from paritygate.runners.torch_program import Program, ProgramError
@@ -43,6 +44,7 @@ class TorchRunner(Runner):
         limits: Limits,
         settings: Settings,
         held: ExitStack,
+        device: str,
     ) -> None:
         super().__init__(
             name,
@@ -58,6 +60,8 @@ class TorchRunner(Runner):
         self._wiring = wiring
         self._held = held
         self.layout = wiring.base.layout
+        is_declared = program.answers is not None
+        self.can_stay = stayable(device, wiring.base, is_declared=is_declared)
 
     def describe(self, identity: str, facts: dict[str, object]) -> None:
         """Set what it is and what is known of it."""
@@ -235,7 +239,7 @@ def _make(
         process_wide=settings.told(),
         is_fixed=is_fixed,
     )
-    return TorchRunner(name, program, wiring, limits, settings, held)
+    return TorchRunner(name, program, wiring, limits, settings, held, options.device)
 
 
 def _settings(

@@ -16,7 +16,7 @@ from paritygate.core.tensors import Array
 
 PLAIN = "output"
 # Those that NumPy doesn't have by itself, as the integers that their bits go over as.
-_BITS = {
+BITS = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
     "float8_e4m3fnuz": "uint8",
@@ -27,7 +27,7 @@ _NATIVE = (
     *("float16", "float32", "float64", "bool"),
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
 )
-KNOWN = (*_NATIVE, *_BITS)
+KNOWN = (*_NATIVE, *BITS)
 
 
 class AnswerError(Exception):
@@ -49,8 +49,8 @@ def to_torch(array: Array) -> Any:
 
     name = dtype_name(array.dtype)
     own = np.array(array, order="C", copy=True)
-    tensor = torch.from_numpy(own.view(_BITS[name]) if name in _BITS else own)
-    return tensor.view(getattr(torch, name)) if name in _BITS else tensor
+    tensor = torch.from_numpy(own.view(BITS[name]) if name in BITS else own)
+    return tensor.view(getattr(torch, name)) if name in BITS else tensor
 
 
 def to_array(tensor: Any) -> Array:
@@ -69,10 +69,10 @@ def to_array(tensor: Any) -> Array:
         raise AnswerError(problem)
     name = name_of(tensor.dtype)
     plain = tensor.detach().resolve_neg().cpu().contiguous()
-    if name in _BITS:
-        plain = plain.view(getattr(torch, _BITS[name]))
+    if name in BITS:
+        plain = plain.view(getattr(torch, BITS[name]))
     array: Array = plain.numpy().copy(order="C")
-    if name in _BITS:
+    if name in BITS:
         array = array.view(numpy_dtype(name))
     view = array.view()
     view.flags.writeable = False
@@ -85,6 +85,13 @@ def array_or_problem(tensor: Any, give: str) -> Array | str:
 
     problem = _unusable(tensor, torch, give)
     return problem or to_array(tensor)
+
+
+def unusable(tensor: Any) -> str | None:
+    """Why a value can't be judged, as a clause; None where it can."""
+    import torch
+
+    return _unusable(tensor, torch)
 
 
 def _unusable(tensor: Any, torch: Any, give: str = "return ") -> str | None:

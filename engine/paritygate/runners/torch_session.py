@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import RunnerError
+from paritygate.core.ragged import Tensor
 from paritygate.core.tensors import Array, Batch
+from paritygate.gpu.tensor import DeviceTensor, Outputs
 from paritygate.runners.base import Finding, Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_wiring import Wiring
 from paritygate.runners.python_import import is_interrupt, tell_error
-from paritygate.runners.torch_arrays import AnswerError, named, rename, to_array, to_torch
+from paritygate.runners.torch_arrays import AnswerError, named, rename, to_array, to_torch, unusable
+from paritygate.runners.torch_device import lies_there, to_device_tensor, wait
 from paritygate.runners.torch_program import Program
 from paritygate.runners.torch_script import tell_torch
 from paritygate.runners.torch_settings import Settings, differences, put_in_force
 from paritygate.runners.torch_wiring import Fed, TorchWiring
 
+T = TypeVar("T")
 _LOOKS = 3  # runs of the first batch: TorchScript optimises what it has run twice
 
 
@@ -62,6 +66,25 @@ class Caller:
         Raises:
             AnswerError: an answer that can't be judged.
         """
+        return self._call(arrays, _own)
+
+    def there(self, arrays: Sequence[Array], stays: frozenset[str]) -> Outputs:
+        """Answer one batch, some outputs of which stay on the first GPU, if they are there.
+
+        Raises:
+            AnswerError: an answer that can't be judged.
+        """
+
+        def take(name: str, value: Any) -> Array | DeviceTensor:
+            is_there = name in stays and unusable(value) is None and lies_there(value)
+            return to_device_tensor(value) if is_there else _own(name, value)
+
+        found = self._call(arrays, take)
+        if any(isinstance(tensor, DeviceTensor) for tensor in found.values()):
+            wait()
+        return Outputs(found)
+
+    def _call(self, arrays: Sequence[Array], take: Callable[[str, Any], T]) -> dict[str, T]:
         import torch
 
         if differences(self._settings):  # each thread has a number of threads of its own
@@ -75,7 +98,7 @@ class Caller:
             answer = program.call(*args, **keywords)
             self._changed = self._changed or differences(self._settings)
             outputs = rename(named(answer), self._wiring.names)
-            return {name: _own(name, value) for name, value in outputs.items()}
+            return {name: take(name, value) for name, value in outputs.items()}
 
     def first(self, arrays: Sequence[Array], size: int) -> tuple[dict[str, Array], str | None]:
         """Answer a batch; the first one several times, to see whether it can be judged at all.
@@ -218,8 +241,13 @@ class TorchSession(RunnerSession):
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
         where = describe_batch(self.runner.name, batch)
         arrays = [self._fed_array(where, one, batch) for one in self._fed]
+        stays = self.runner.stays if self.runner.observed is not None else frozenset()
+        outputs: Mapping[str, Tensor]
         try:
-            outputs, problem = self._caller.first(arrays, batch.size)
+            if stays:
+                outputs, problem = self._caller.there(arrays, stays), None
+            else:
+                outputs, problem = self._caller.first(arrays, batch.size)
         except AnswerError as e:
             raise RunnerError(f"{where}: the answer {e}") from None
         except BaseException as e:  # whatever a module of the user's raises

@@ -25,15 +25,18 @@ SAMPLES = 50
 CUTS = (15, 20, 15)
 WIDTH = 4
 CODE = """
+import ml_dtypes
 import numpy as np
+DTYPE = np.dtype(getattr(ml_dtypes, DTYPE, DTYPE))
 def ref(inputs):
     x = inputs["x"]
-    return {"y": x * np.float32(2), "z": x[:, :1] + np.float32(1), "n": x[:, :2].astype("f8")}
+    return {"y": x * np.float32(2), "z": x[:, :1] + np.float32(1), "n": x[:, :2].astype(DTYPE)}
 def cand(inputs):
     x, out = inputs["x"], ref(inputs)
     bad = (x[:, 0] > 1.5)
     out["y"] = out["y"] + np.where(bad, np.float32(1), np.float32(1e-5))[:, None]
     out["z"][x[:, 1] > 2] = np.nan
+    out["n"] = (x[:, :2] * ~bad[:, None]).astype(DTYPE)
     if FAILS and (x[:, 2] > 2).any():
         raise RuntimeError("no answer")
     return out
@@ -103,9 +106,7 @@ class LeavingSession(RunnerSession):
         stays = self.runner.stays if self.runner.observed is not None else frozenset()
         with self._inner._run_impl(batch) as lease:
             found: dict[str, Any] = {
-                name: DeviceTensor([cuda.to_device(np.array(array))])
-                if name in stays
-                else np.array(array)
+                name: left(np.array(array)) if name in stays else np.array(array)
                 for name, array in lease.outputs.items()
             }
         self._leaving.left += sorted(stays)
@@ -116,6 +117,12 @@ class LeavingSession(RunnerSession):
                     part[:] = np.zeros(part.shape, part.dtype)
 
         return Lease(Outputs(found) if stays else found, give_back=give_back)
+
+
+def left(array: Any) -> DeviceTensor:
+    is_plain = array.dtype.kind in "fiub"
+    bits = array if is_plain else array.view(f"u{array.itemsize}")
+    return DeviceTensor([cuda.to_device(bits)], array.dtype)
 
 
 @pytest.fixture
@@ -133,10 +140,11 @@ def run(
     size: int = 16,
     *,
     fails: bool = False,
+    dtype: str = "float64",
     **options: Any,
 ) -> tuple[Any, dict[str, Leaving]]:
     """Run the plan with runners that can leave outputs on a GPU."""
-    (folder / "functions.py").write_text(f"FAILS = {fails}\n{CODE}")
+    (folder / "functions.py").write_text(f"FAILS, DTYPE = {fails}, {dtype!r}\n{CODE}")
     (folder / "plan.toml").write_text(PLAN.format(size=size))
     made: dict[str, Leaving] = {}
     real = prepare._load
@@ -187,6 +195,20 @@ def test_answers_on_a_gpu_are_judged_as_on_the_host(
     assert compared["y"] == {"cuda": SAMPLES, "cpu": 0}
     decided = ours.summary["comparison"]["decisions"]
     assert decided == ({} if len(leave) < 2 else {"s": {"side": 35, "top": 35}})
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int16", "bool"])
+def test_answers_of_every_dtype_are_judged_as_on_the_host(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    monkeypatch.setitem(DECLARED, "n", TensorSpec("n", dtype, ("batch", 2)))
+    leave = {"ref": frozenset({"n"}), "cand": frozenset({"n"})}
+    ours, made = run(plan, monkeypatch, "auto", leave, 16, dtype=dtype)
+    theirs, _ = run(plan, monkeypatch, "cpu", {}, 16, dtype=dtype)
+    same(ours, theirs)
+    assert set(made["cand"].left) == {"n"}
+    assert ours.summary["comparison"]["notes"] == []
+    assert ours.summary["stages"][0]["outputs"]["n"]["failing_elements"] > 0
 
 
 @pytest.mark.parametrize("size", [7, 64])

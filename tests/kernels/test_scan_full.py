@@ -21,8 +21,8 @@ SPECIAL = (0.0, -0.0, 1.0, -1.5, 1e-40, -1e-45, 3.4e38, -3.4e38, float("nan"), f
 
 
 @jit
-def passed(ref: Any, cand: Any, bounds: Any, counts: Any) -> Any:
-    return one_pass.one_pass(ref, cand, bounds, counts)
+def passed(ref: Any, cand: Any, bounds: Any, grids: Any, counts: Any) -> Any:
+    return one_pass.one_pass(ref, cand, bounds, grids, counts)
 
 
 def judged(ref: Any, cand: Any, *, is_lazy: bool = True) -> Any:
@@ -117,11 +117,11 @@ def test_compiled_and_plain_passes_agree(size: int, seed: int, is_finite: bool) 
         at = rng.random(size) < 0.3
         side[at] = rng.choice(pool, at.sum())
         side.flags.writeable = False
-    anchors = 3.0 * 2.0**30, 3.0 * 2.0**31, 3.0 * 2.0**20
-    bounds = one_pass.Bounds(1e-6, 1e-6, *anchors, 0x3F800000)
+    grids = one_pass.Grids(3.0 * 2.0**30, 3.0 * 2.0**31, 3.0 * 2.0**20)
+    bounds = one_pass.Bounds(1e-6, 1e-6, 0x3F800000)
     counts = [np.zeros(1 << 16, np.int64) for _ in range(2)]
-    found = passed(ref, cand, bounds, counts[0])
-    expected = one_pass._plain(ref, cand, bounds, counts[1])
+    found = passed(ref, cand, bounds, grids, counts[0])
+    expected = one_pass._plain(ref, cand, bounds, grids, counts[1])
     np.testing.assert_array_equal(counts[0], counts[1])
     assert found.top == expected.top or not is_finite
     for name in ("flagged", "ref", "low", "steps", "above"):

@@ -15,7 +15,7 @@ from paritygate.comparison.found import FailingSamples
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.tensors import Array
 from paritygate.kernels import blocks, elements, grids, linked, measures, scan, scan_full, sums
-from paritygate.kernels.one_pass import LANES
+from paritygate.kernels.vectors import LANES
 from paritygate.tally.exact import ExactSum
 from paritygate.tally.output import MIN_RANKED_WIDTH
 

@@ -167,11 +167,12 @@ def scan_block(
                 r, c, size, layout.width, first, found.best_error, found.best_excess,
                 sums.guess[0], sums.chunks, sums.units, states, rule, failing,
             )  # fmt: skip
-        elif full is not None and ranks is None and apart is not None and _is_passed(ref, layout):
+        elif full is not None and apart is not None and _is_passed(ref, layout):
             is_measured = True
+            energies = None if ranks is None else ranks.energies
             found.classes[0, 0] += _scan_full(
                 r, c, size, rule, found, apart.floor, apart.best_at, apart.best, sums.chunks,
-                full.into, full.room, states,
+                full.into, full.room, states, energies, layout.width,
             )  # fmt: skip
             if apart.ref.itemsize == _SINGLE and _all_of(states) & scan_full.STEPS:
                 _look_at_steps(apart, part, layout, first, states, dirty[at : at + count])
@@ -209,7 +210,10 @@ def scan_block(
                 unclean += left[number]
         if full is not None:
             if ranks is not None:
-                _measure_wide(r, c, size, layout.width, left, ranks.energies, full.into, full.room)
+                if not is_measured:
+                    _measure_wide(
+                        r, c, size, layout.width, left, ranks.energies, full.into, full.room
+                    )
                 _rank(ranks, layout.samples, r.size // layout.width, first, left, full.into)
             elif not is_measured:
                 _measure_narrow(r, c, size, left, full.into, full.room)

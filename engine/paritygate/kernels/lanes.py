@@ -16,8 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from paritygate.kernels._cache import config
-
-LANES = 8
+from paritygate.kernels.vectors import LANES, PairLoop
 
 Doubles = npt.NDArray[np.float64]
 
@@ -83,6 +82,42 @@ def _emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
 def _place(builder: Any, pointer: Any, at: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [at]), _VECTOR.as_pointer())
 
+
+def _plain_pairs(ref: Any, cand: Any, start: int, stop: int) -> tuple[float, float, float]:
+    lanes = np.zeros(3 * LANES)
+    r = ref[start:stop].astype(np.float64)
+    _plain(r, cand[start:stop] - r, 0, stop - start, lanes)
+    total, half = lanes.reshape(3, LANES), LANES // 2
+    while half:
+        total, half = total[:, :half] + total[:, half:], half // 2
+    ee, rr, re = (float(total[row, 0]) for row in (1, 0, 2))
+    return ee, rr, re
+
+
+@intrinsic
+def _pair_vectors(typing: Any, ref: Any, cand: Any, start: Any, stop: Any) -> tuple[Any, Any]:
+    del typing
+    return types.UniTuple(types.float64, 3)(ref, cand, types.int64, types.int64), _emit_pairs
+
+
+def _emit_pairs(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    start, stop = arguments[2:]
+    sides = [
+        context.make_array(signature.args[at])(context, builder, arguments[at]).data
+        for at in range(2)
+    ]
+    places = [builder.gep(side, [start]) for side in sides]
+    loop = PairLoop(builder, builder.sub(stop, start), *places, is_whole=True)
+    r, e = loop.wide, loop.errors
+    for name, left, right in (("ee", e, e), ("rr", r, r), ("re", r, e)):
+        loop.keep(name, builder.fmul(left, right), builder.fadd)
+    found = loop.end()
+    return context.make_tuple(builder, signature.return_type, list(found.values()))
+
+
+# pair_sums(ref, cand, start, stop): sums of e^2, r^2 and r*e of the pairs of float32
+# `[start, stop)`, a multiple of eight many, above none; the lanes of each added in pairs.
+pair_sums: Any = _plain_pairs if config.DISABLE_JIT else _pair_vectors
 
 # lane_sums(ref, errors, start, stop, lanes): r^2, e^2 and r*e of the elements `[start, stop)`, a
 # multiple of eight many, added to `lanes`, `(24,)`, eight a sum.

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import precedes
-from paritygate.kernels.lanes import LANES, lane_sums
+from paritygate.kernels.lanes import lane_sums
 from paritygate.kernels.scalar import one_minus_cosine
 from paritygate.kernels.typed import larger, smaller
+from paritygate.kernels.vectors import LANES
 
 _SMALL = 0.5  # noise over signal below which a cosine is defined
 _ABOVE = 1.0 + 1e-9

@@ -1,4 +1,4 @@
-"""Stretches of float32 samples that aren't ranked: all that the tier "full" asks, in one pass."""
+"""Stretches of float32 samples: all that the tier "full" asks, in one pass."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy.typing as npt
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
 from paritygate.kernels.grids import add_units, anchor_of, exponent_of, first_grid
+from paritygate.kernels.lanes import pair_sums
 from paritygate.kernels.linked import linked
 from paritygate.kernels.measures import Full, Room, add_rows_again
-from paritygate.kernels.one_pass import LANES, Bounds, one_pass
+from paritygate.kernels.one_pass import BIN, Bounds, Grids, one_pass
 from paritygate.kernels.scan import ABS_E, AGAIN, EE, LEFT, RE, RR, E, beyond_of, state_of
 from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
+from paritygate.kernels.vectors import LANES
 
 STEPS = 16  # bit of the state of a piece: it may hold the largest distance in steps so far
 LOWEST = -148  # exponent of the smallest float32
@@ -26,6 +28,7 @@ _DIGITS = 53
 _DEPTH = 91 // 2
 
 Numbers = npt.NDArray[Any]
+Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 States = npt.NDArray[np.uint8]
 
@@ -46,6 +49,8 @@ def scan_full(
     full: Full,
     room: Room,
     states: States,
+    energies: Doubles | None,
+    width: int,
 ) -> int:
     """Count and measure the stretches that are finite throughout.
 
@@ -62,6 +67,9 @@ def scan_full(
         full: added to; its sums are the last three rows of `chunks`.
         room: written over; errors are counted in it.
         states: `(stretches,)` set as by `scan.scan_floats`, or with `STEPS`.
+        energies: `(3, samples)` set as by `rank.sum_samples`, of clean stretches, instead of sums
+            of products; None: samples aren't ranked.
+        width: elements a sample.
 
     Returns:
         Elements of these stretches.
@@ -72,14 +80,18 @@ def scan_full(
         start = number * size
         stop = smaller(start + size, ref.size)
         r, c = ref[start:stop], cand[start:stop]
-        passed = _pass(r, c, beyond, floor, room)
+        passed = _pass(r, c, beyond, floor, room, energies)
         error = number_of(passed.top)
         if not error < math.inf:
             states[number] = LEFT
             continue
         counted += r.size
         state = state_of(error, bool(passed.flagged > 0), beyond, found.best_error[0], rule.cap)
-        if not _add_sums(r, c, passed, chunks, full, room):
+        if energies is None:
+            _add_products(r, c, passed, chunks, full, room)
+        else:
+            _sum_samples(r, c, width, energies, number * size // width)
+        if not _add_errors(passed, chunks):
             state |= np.uint8(AGAIN)
         is_first = steps_at[0, 0] < 0 or (steps_at[1, 0] < 0 and passed.ref >= floor)
         if is_first or passed.steps > whole(steps[0]) or passed.above > whole(steps[1]):
@@ -89,31 +101,52 @@ def scan_full(
 
 
 @scalar
-def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any) -> Any:
-    """One pass on grids that are fine enough, where there are such."""
-    guess = room.guess
+def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any, energies: Any) -> Any:
+    """One pass, on grids that are fine enough where there are such."""
+    guess, bounds = room.guess, Bounds(beyond.least, beyond.slope, floor)
     while True:
-        bounds = Bounds(
-            beyond.least, beyond.slope, anchor_of(first_grid(2 * guess[1])),
-            anchor_of(first_grid(2 * guess[0])), anchor_of(first_grid(guess[0] + guess[1])), floor,
-        )  # fmt: skip
         zeros = _zeros(room.counts)
-        passed = one_pass(r, c, bounds, room.counts)
+        if energies is None:
+            grids = Grids(
+                anchor_of(first_grid(2 * guess[1])),
+                anchor_of(first_grid(2 * guess[0])),
+                anchor_of(first_grid(guess[0] + guess[1])),
+            )
+            passed = one_pass(r, c, bounds, grids, room.counts)
+        else:
+            passed = one_pass(r, c, bounds, None, room.counts)
         room.counts[0] -= -r.size % LANES
         unit = unit_of(passed.low)
         is_finite = number_of(passed.top) < math.inf
-        of_ref = _better(guess[0], whole(larger(passed.ref >> 23, 1)) - 126, unit)
-        of_error = _better(guess[1], whole(larger(exponent_of(passed.top), LOWEST)), unit)
+        of_ref, of_error = guess[0], guess[1]
+        if energies is None:
+            of_ref = _better(of_ref, whole(larger(passed.ref >> 23, 1)) - 126, unit)
+            of_error = _better(of_error, whole(larger(exponent_of(passed.top), LOWEST)), unit)
         if is_finite and of_ref == guess[0] and of_error == guess[1]:
             room.spread[0] += _zeros(room.counts) - zeros
             if passed.top > 0:
                 room.spread[1] = smaller(room.spread[1], (unit + 1023) << 3)
-                room.spread[2] = larger(room.spread[2], passed.top >> 49)
+                room.spread[2] = larger(room.spread[2], passed.top >> BIN)
             return passed
         _take_back(r, c, room.counts)
         if not is_finite:
             return passed
         guess[0], guess[1] = of_ref, of_error
+
+
+@scalar
+def _sum_samples(r: Any, c: Any, width: int, energies: Any, first: int) -> None:
+    """Energies of the samples of a stretch, as of `rank.sum_samples`."""
+    beyond = width & (LANES - 1)
+    for i in range(r.size // width):
+        start, stop = i * width, i * width + width
+        ee, rr, re = pair_sums(r, c, start, stop - beyond)
+        ref, cand = r[stop - beyond : stop], c[stop - beyond : stop]
+        for k in range(ref.size):
+            value = np.float64(ref[k])
+            e = np.float64(cand[k]) - value
+            ee, rr, re = ee + e * e, rr + value * value, re + value * e
+        energies[0, first + i], energies[1, first + i], energies[2, first + i] = ee, rr, re
 
 
 @scalar
@@ -140,12 +173,12 @@ def _take_back(r: Any, c: Any, counts: Any) -> None:
     """What a pass counted is counted no more."""
     for k in range(r.size):
         error = abs(np.float64(c[k]) - np.float64(r[k]))
-        counts[(bits_of(error) >> 49 << 2) | (k & 3)] -= 1
+        counts[(bits_of(error) >> BIN << 2) | (k & 3)] -= 1
 
 
 @scalar
-def _add_sums(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any) -> bool:
-    """Add what was summed; whether the sums of e and |e| are among it."""
+def _add_products(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any) -> None:
+    """Add e^2, r^2 and r*e of each element."""
     unit, guess = unit_of(passed.low), room.guess
     scale = number_of((1023 - unit) << 52)
     of_ref, of_error = guess[0] - unit <= _DEPTH, guess[1] - unit <= _DEPTH
@@ -157,6 +190,13 @@ def _add_sums(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any) ->
         _add_split(chunks[RE], passed.re, passed.re_rest, guess[0] + guess[1], unit, scale)
     else:
         _add_rows_again(r, c, not of_error, not of_ref, full, room)
+
+
+@scalar
+def _add_errors(passed: Any, chunks: Any) -> bool:
+    """Add e and |e| of each element, if they were summed without rounding."""
+    unit = unit_of(passed.low)
+    scale = number_of((1023 - unit) << 52)
     if exponent_of(passed.top) + _TERMS - unit > _DIGITS:
         return False
     add_units(chunks[E], whole(passed.errors * scale), unit)

@@ -71,6 +71,9 @@ for dtype in ("float32", "float64"):
 x = np.array([1.0, 1e-30] * 32, np.float32).reshape(16, 4)  # products far apart
 judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (4,), "full")
 judge.compare(x, x * np.float32(1.0001), np.arange(len(x)), is_lazy=True)
+x = np.linspace(0.5, 1.5, 5000, dtype=np.float32).reshape(1, 5000)  # more than a piece
+judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (5000,), "full")
+judge.compare(x, x * np.float32(1.0001), np.arange(1), is_lazy=True)
 x = np.ones((16384, 1), np.float32)
 judge = ElementComparer(Tolerance(1e-3, 1e-3), "float32", "float32", (1,), "gate")
 judge.compare(x, x + np.float32(1), np.arange(len(x)), is_lazy=True)

@@ -20,7 +20,6 @@ from paritygate.kernels.linked import linked
 from paritygate.kernels.measures import Full, Room, begin_bins
 from paritygate.kernels.typed import smaller
 
-_SINGLE = 4  # bytes of a float32
 _ENOUGH = 16  # stretches that say whether more are worth a scan
 
 Numbers = npt.NDArray[Any]
@@ -167,14 +166,14 @@ def scan_block(
                 r, c, size, layout.width, first, found.best_error, found.best_excess,
                 sums.guess[0], sums.chunks, sums.units, states, rule, failing,
             )  # fmt: skip
-        elif full is not None and apart is not None and _is_passed(ref, layout):
+        elif full is not None and apart is not None and layout.pieces == 1:
             is_measured = True
             energies = None if ranks is None else ranks.energies
             found.classes[0, 0] += _scan_full(
                 r, c, size, rule, found, apart.floor, apart.best_at, apart.best, sums.chunks,
                 full.into, full.room, states, energies, layout.width,
             )  # fmt: skip
-            if apart.ref.itemsize == _SINGLE and _all_of(states) & scan_full.STEPS:
+            if apart.ref.itemsize == ref.itemsize and _all_of(states) & scan_full.STEPS:
                 _look_at_steps(apart, part, layout, first, states, dirty[at : at + count])
         else:
             found.classes[0, 0] += _scan_floats(
@@ -217,7 +216,7 @@ def scan_block(
                 _rank(ranks, layout.samples, r.size // layout.width, first, left, full.into)
             elif not is_measured:
                 _measure_narrow(r, c, size, left, full.into, full.room)
-            if apart is not None and not (is_measured and apart.ref.itemsize == _SINGLE):
+            if apart is not None and not (is_measured and apart.ref.itemsize == ref.itemsize):
                 _keep_steps(
                     apart.ref[part], apart.cand[part], layout.width, first, layout.samples,
                     left, apart.floor, apart.best_at, apart.best,
@@ -237,12 +236,6 @@ def _all_of(states: Any) -> Any:
     for k in range(states.size):
         asked |= states[k]
     return asked
-
-
-@scalar
-def _is_passed(ref: Any, layout: Any) -> bool:
-    """Whether `scan_full` takes it."""
-    return bool(ref.itemsize == _SINGLE and layout.pieces == 1)
 
 
 @scalar

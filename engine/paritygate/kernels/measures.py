@@ -149,6 +149,13 @@ def add_rows_again(
 
 
 @jit
+def add_all_products(ref: Numbers, cand: Numbers, full: Full, room: Room) -> None:
+    """Add e^2, r^2 and r*e of each element of up to `PIECE` finite pairs, exactly."""
+    wide, errors = room.ref[: ref.size], room.errors[: ref.size]
+    _add_energies(wide, errors, widen(ref, cand, wide, errors), full, room.terms)
+
+
+@jit
 def measure_narrow(
     ref: Numbers,
     cand: Numbers,

@@ -1,4 +1,4 @@
-"""A piece of float32 pairs, read once: extremes, sums of all kinds, distances in steps, histogram.
+"""A piece of pairs of floats, read once: extremes, sums of all kinds, steps and histogram.
 
 LLVM vectorises no loop that counts into bins, and a loop over bins alone leaves the units for
 floats idle. So the loop is emitted in vectors of eight, with the bins counted beside. Its sums are
@@ -21,9 +21,8 @@ from paritygate.kernels._cache import config
 from paritygate.kernels.vectors import (
     HALF,
     LANES,
-    MAGNITUDES,
     SHORT,
-    SIGN,
+    SINGLE,
     WORD,
     PairLoop,
     index,
@@ -37,7 +36,7 @@ Numbers = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
 
 _COLUMNS = 4  # of a bin's counts, so that equal neighbours don't wait for each other
-_ALL = 0xFFFFFFFF
+_WIDE = 8  # bytes of a float64
 
 
 class Bounds(NamedTuple):
@@ -46,11 +45,13 @@ class Bounds(NamedTuple):
     Attributes:
         least, slope: an error is flagged if it is not below `least + slope * |ref|`.
         floor: bits of the smallest |ref| of the second kind of steps.
+        anchor: of the grid that e and |e| are split on, where they are float64.
     """
 
     least: float
     slope: float
     floor: int
+    anchor: float
 
 
 class Grids(NamedTuple):
@@ -67,17 +68,21 @@ class Passed(NamedTuple):
     Attributes:
         top: bits of the largest |e| as a float64; any that isn't finite is larger than all others.
         flagged: 1 if any error is flagged, else 0.
-        errors, magnitudes: sums of e and |e|.
+        units, size_units: units of e and |e|, of float64, rounded to the grid of the anchor.
+        errors, magnitudes: sums of e and |e|; of float64 of what is left of them.
         ref: bits of the largest |ref|.
         low: bits, less one, of the smallest |ref| or |cand| that isn't zero, without a sign.
         steps, above: largest distance in steps, or one more, over all and where |ref| reaches the
-            floor.
+            floor; without a sign.
         ee, rr, re: units of e^2, r^2 and r*e, rounded to the grid of the anchor.
-        ee_rest, rr_rest, re_rest: sums of what is left of them; all of them 0 without grids.
+        ee_rest, rr_rest, re_rest: sums of what is left of them; all of them 0 without grids, and
+            of float64.
     """
 
     top: int
     flagged: int
+    units: int
+    size_units: int
     errors: float
     magnitudes: float
     ref: int
@@ -104,22 +109,32 @@ def _plain(
         limit = bounds.least + bounds.slope * abs(r)
         columns = np.arange(e.size) % _COLUMNS
         np.add.at(counts, (error.view(np.int64) >> BIN) * _COLUMNS + columns, 1)
-        bits = [side.view(np.int32).astype(np.int64) for side in (ref, cand)]
-        size, other = (own & MAGNITUDES[SHORT] for own in bits)
-        places = [own ^ (own >> SIGN & MAGNITUDES[SHORT]) for own in bits]
-        steps = abs(places[0] - places[1])
-        units, rests = [0] * 3, [0.0] * 3
-        for at, anchor in enumerate(grids or ()):
-            t = (e * e, r * r, r * e)[at]
-            near = t + anchor
-            units[at] = int((near.view(np.int64) - np.float64(anchor).view(np.int64)).sum())
-            rests[at] = float((t - (near - anchor)).sum())
+        signed, free = np.dtype(f"i{ref.itemsize}"), np.dtype(f"u{ref.itemsize}")
+        bits, most = [side.view(signed) for side in (ref, cand)], np.iinfo(signed).max
+        size, other = (own & most for own in bits)
+        low = min((own.view(free) - free.type(1)).min() for own in (size, other))
+        places = [own ^ (own >> 8 * ref.itemsize - 1 & most) for own in bits]
+        steps = np.maximum(*places).view(free) - np.minimum(*places).view(free)
+        sums = []
+        for t, anchor in zip((e, error), (bounds.anchor,) * 2, strict=True):
+            sums.append(_plain_split(t, anchor) if ref.itemsize == _WIDE else (0, float(t.sum())))
+        is_split = grids is not None and ref.itemsize != _WIDE
+        for t, name in ((e * e, "ee"), (r * r, "rr"), (r * e, "re")):
+            sums.append(_plain_split(t, getattr(grids, name)) if is_split else (0, 0.0))
+        (units, rest), (sizes, size_rest), *products = sums
+        (ee, ee_rest), (rr, rr_rest), (re, re_rest) = products
         return Passed(
-            int(error.view(np.int64).max()), int((~(error < limit)).any()), float(e.sum()),
-            float(error.sum()), int(size.max()),
-            min(int(((own - 1) & _ALL).min()) for own in (size, other)), int(steps.max()),
-            int(steps[size >= bounds.floor].max(initial=0)), *units, *rests,
+            int(error.view(np.int64).max()), int((~(error < limit)).any()), units, sizes,
+            rest, size_rest, int(size.max()), int(low.astype(np.int64)), int(steps.max()),
+            int(steps[size >= bounds.floor].max(initial=0)), ee, rr, re,
+            ee_rest, rr_rest, re_rest,
         )  # fmt: skip
+
+
+def _plain_split(terms: Any, anchor: float) -> tuple[int, float]:
+    near = terms + anchor
+    units = near.view(np.int64) - np.float64(anchor).view(np.int64)
+    return int(units.sum()), float((terms - (near - anchor)).sum())
 
 
 _NUMBERS = types.NamedTuple(
@@ -141,17 +156,22 @@ def _emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         context.make_array(signature.args[at])(context, builder, arguments[at]) for at in (0, 1, 4)
     )
     size = builder.extract_value(ref.shape, 0)
-    least, slope, floor = cgutils.unpack_tuple(builder, arguments[2])
+    least, slope, floor, anchor = cgutils.unpack_tuple(builder, arguments[2])
     loop = PairLoop(builder, size, ref.data, cand.data)
-    errors = _judge(loop, *map(loop.all, (least, slope, builder.trunc(floor, SHORT))))
+    if loop.kind == SINGLE:
+        floor = builder.trunc(floor, SHORT)
+    errors = _judge(loop, *map(loop.all, (least, slope, floor)))
+    _sum(loop, errors, loop.all(anchor))
     _count(loop, errors, counts.data)
-    is_split = signature.args[3] != types.none
+    is_split = signature.args[3] != types.none and loop.kind == SINGLE
     anchors = cgutils.unpack_tuple(builder, arguments[3]) if is_split else []
     _split(loop, [loop.all(anchor) for anchor in anchors])
     found = loop.end()
-    for name, anchor in zip(Grids._fields, anchors, strict=False):
-        bits = builder.mul(loop.terms, builder.bitcast(anchor, WORD))
-        found[name] = builder.sub(found[name], bits)
+    of_grids = zip(Grids._fields, anchors, strict=False)
+    for name, own in (("units", anchor), ("size_units", anchor), *of_grids):
+        if name in found:
+            bits = builder.mul(loop.terms, builder.bitcast(own, WORD))
+            found[name] = builder.sub(found[name], bits)
     kinds = (context.get_value_type(kind) for kind in signature.return_type)
     values = [
         found.get(name, ir.Constant(kind, 0))
@@ -171,17 +191,29 @@ def _judge(loop: PairLoop, least: Any, slope: Any, floor: Any) -> Any:
     limit = b.fadd(least, b.fmul(slope, size))
     loop.keep("top", error_bits, loop.larger)
     loop.keep("flagged", b.fcmp_unordered(">=", error, limit), b.or_)
-    loop.keep("errors", e, b.fadd)
-    loop.keep("magnitudes", error, b.fadd)
     loop.keep("ref", ref_size, loop.larger)
-    below = (b.sub(own, splat(SHORT, 1)) for own in (ref_size, cand_size))
-    loop.keep("low", loop.lower(*below), loop.lower, _ALL)
+    whole = ref_size.type.element
+    below = (b.sub(own, splat(whole, 1)) for own in (ref_size, cand_size))
+    loop.keep("low", loop.lower(*below), loop.lower, (1 << whole.width) - 1)
     places = loop.place(ref_bits), loop.place(cand_bits)
     steps = b.sub(loop.chosen(">", *places), loop.chosen("<", *places))
     is_above = b.icmp_unsigned(">=", ref_size, floor)
     loop.keep("steps", steps, loop.larger)
-    loop.keep("above", b.select(is_above, steps, splat(SHORT, 0)), loop.larger)
+    loop.keep("above", b.select(is_above, steps, splat(whole, 0)), loop.larger)
     return error_bits
+
+
+def _sum(loop: PairLoop, error_bits: Any, anchor: Any) -> None:
+    """Sum e and |e| of eight pairs; float64 are split on a grid, of which float32 need none."""
+    b, error = loop.builder, loop.number(error_bits)
+    if loop.kind == SINGLE:
+        loop.keep("errors", loop.errors, b.fadd)
+        loop.keep("magnitudes", error, b.fadd)
+        return
+    for units, rest, t in (("units", "errors", loop.errors), ("size_units", "magnitudes", error)):
+        near = b.fadd(t, anchor)
+        loop.keep(units, loop.bits(near), b.add)
+        loop.keep(rest, b.fsub(t, b.fsub(near, anchor)), b.fadd)
 
 
 def _split(loop: PairLoop, anchors: list[Any]) -> None:

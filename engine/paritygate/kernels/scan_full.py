@@ -1,8 +1,7 @@
-"""Stretches of float32 samples: all that the tier "full" asks, in one pass."""
+"""Stretches of samples of floats: all that the tier "full" asks, in one pass."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ import numpy.typing as npt
 
 from paritygate.kernels._jit import jit, scalar
 from paritygate.kernels.elements import Found, Rule
-from paritygate.kernels.grids import add_units, anchor_of, exponent_of, first_grid
+from paritygate.kernels.grids import HIGHEST, add_units, anchor_of, exponent_of, first_grid
 from paritygate.kernels.lanes import pair_sums
 from paritygate.kernels.linked import linked
-from paritygate.kernels.measures import Full, Room, add_rows_again
+from paritygate.kernels.measures import Full, Room, add_all_products, add_rows_again
 from paritygate.kernels.one_pass import BIN, Bounds, Grids, one_pass
 from paritygate.kernels.scan import ABS_E, AGAIN, EE, LEFT, RE, RR, E, beyond_of, state_of
 from paritygate.kernels.typed import bits_of, larger, number_of, smaller, whole
@@ -25,13 +24,18 @@ _TERMS = 12  # 2^12 terms are a piece
 _DIGITS = 53
 # With terms below 2^x on a grid of 2^(x - 49), what is left of 2^12 of them is summed without
 # rounding as long as all are multiples of 2^(x - 91).
-_DEPTH = 91 // 2
+_DEPTH_OF_ERRORS = 91
+_DEPTH = _DEPTH_OF_ERRORS // 2
+_WIDE = 8  # bytes of a float64
+_NORMAL = -960  # exponent of multiples of which a float64 can be scaled to integers
+_LARGEST = 2.0**HIGHEST / 2
 
 Numbers = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 States = npt.NDArray[np.uint8]
 
+_add_all_products = linked(add_all_products)
 _add_rows_again = linked(add_rows_again)
 
 
@@ -55,12 +59,12 @@ def scan_full(
     """Count and measure the stretches that are finite throughout.
 
     Args:
-        ref: flat float32 values.
+        ref: flat values, float32 or float64.
         cand: the same of the candidate.
         size: elements a stretch, up to `PIECE`; the last one may be shorter.
         rule: what is tolerated; no bound of a finite value is infinite.
         found: extremes of elements before these.
-        floor: as of `steps.keep_steps`, of float32.
+        floor: as of `steps.keep_steps`, of the same dtype.
         steps_at: the same; of elements before these.
         steps: the same.
         chunks: `(5, CHUNKS)` sums, added to.
@@ -75,26 +79,29 @@ def scan_full(
         Elements of these stretches.
     """
     beyond = beyond_of(rule.atol, rule.rtol, found.best_at, found.best_error, found.best_excess)
-    counted = 0
+    counted, is_wide = 0, ref.itemsize == _WIDE
     for number in range(states.size):
         start = number * size
         stop = smaller(start + size, ref.size)
         r, c = ref[start:stop], cand[start:stop]
         passed = _pass(r, c, beyond, floor, room, energies)
         error = number_of(passed.top)
-        if not error < math.inf:
+        if not error < _LARGEST:
             states[number] = LEFT
             continue
         counted += r.size
         state = state_of(error, bool(passed.flagged > 0), beyond, found.best_error[0], rule.cap)
         if energies is None:
-            _add_products(r, c, passed, chunks, full, room)
+            if is_wide:
+                _add_all_products(r, c, full, room)
+            else:
+                _add_products(r, c, passed, chunks, full, room)
         else:
             _sum_samples(r, c, width, energies, number * size // width)
-        if not _add_errors(passed, chunks):
+        if not _add_errors(passed, unit_of(passed.low, is_wide), is_wide, room.guess[1], chunks):
             state |= np.uint8(AGAIN)
         is_first = steps_at[0, 0] < 0 or (steps_at[1, 0] < 0 and passed.ref >= floor)
-        if is_first or passed.steps > whole(steps[0]) or passed.above > whole(steps[1]):
+        if is_first or np.uint64(passed.steps) > steps[0] or np.uint64(passed.above) > steps[1]:
             state |= np.uint8(STEPS)
         states[number] = state
     return counted
@@ -103,8 +110,9 @@ def scan_full(
 @scalar
 def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any, energies: Any) -> Any:
     """One pass, on grids that are fine enough where there are such."""
-    guess, bounds = room.guess, Bounds(beyond.least, beyond.slope, floor)
+    guess, is_wide = room.guess, r.itemsize == _WIDE
     while True:
+        bounds = Bounds(beyond.least, beyond.slope, floor, anchor_of(first_grid(guess[1])))
         zeros = _zeros(room.counts)
         if energies is None:
             grids = Grids(
@@ -116,22 +124,36 @@ def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any, energies: Any) -> 
         else:
             passed = one_pass(r, c, bounds, None, room.counts)
         room.counts[0] -= -r.size % LANES
-        unit = unit_of(passed.low)
-        is_finite = number_of(passed.top) < math.inf
+        unit = unit_of(passed.low, is_wide)
+        is_finite = number_of(passed.top) < _LARGEST
         of_ref, of_error = guess[0], guess[1]
-        if energies is None:
-            of_ref = _better(of_ref, whole(larger(passed.ref >> 23, 1)) - 126, unit)
-            of_error = _better(of_error, whole(larger(exponent_of(passed.top), LOWEST)), unit)
+        exponent = whole(larger(exponent_of(passed.top), LOWEST))
+        if is_wide:
+            of_error = _better(of_error, exponent, unit, _DEPTH_OF_ERRORS)
+        elif energies is None:
+            of_ref = _better(of_ref, whole(larger(passed.ref >> 23, 1)) - 126, unit, _DEPTH)
+            of_error = _better(of_error, exponent, unit, _DEPTH)
         if is_finite and of_ref == guess[0] and of_error == guess[1]:
-            room.spread[0] += _zeros(room.counts) - zeros
-            if passed.top > 0:
-                room.spread[1] = smaller(room.spread[1], (unit + 1023) << 3)
-                room.spread[2] = larger(room.spread[2], passed.top >> BIN)
+            _note_bins(r, c, passed.top, unit, zeros, room)
             return passed
         _take_back(r, c, room.counts)
         if not is_finite:
             return passed
         guess[0], guess[1] = of_ref, of_error
+
+
+@scalar
+def _note_bins(r: Any, c: Any, top: int, unit: int, zeros: Any, room: Any) -> None:
+    """Errors that are zero, and the bins of the others."""
+    found = _zeros(room.counts) - zeros
+    if unit < _NORMAL and found > 0:  # the smallest numbers are in the same bin
+        found = np.int64(0)
+        for k in range(r.size):
+            found += np.int64(r[k] == c[k])
+    room.spread[0] += found
+    if top > 0:
+        room.spread[1] = smaller(room.spread[1], (unit + 1023) << 3)
+        room.spread[2] = larger(room.spread[2], top >> BIN)
 
 
 @scalar
@@ -150,17 +172,18 @@ def _sum_samples(r: Any, c: Any, width: int, energies: Any, first: int) -> None:
 
 
 @scalar
-def _better(guess: int, exponent: int, unit: int) -> int:
+def _better(guess: int, exponent: int, unit: int, depth: int) -> int:
     """An exponent to guess instead of one that is too small, or so large that grids are coarse."""
-    is_coarse = guess - unit > _DEPTH and exponent - unit <= _DEPTH
+    is_coarse = guess - unit > depth and exponent - unit <= depth
     return exponent if exponent > guess or is_coarse else guess
 
 
 @scalar
-def unit_of(low: int) -> int:
-    """Exponent of a power of two that all float32 are multiples of; see `Passed.low`."""
-    field = smaller((low + 1) >> 23, 254)
-    return whole(larger(field, 1)) - 150
+def unit_of(low: int, is_wide: bool) -> int:
+    """Exponent of a power of two that all values are multiples of; see `Passed.low`."""
+    if is_wide:
+        return whole(larger((low + 1) >> 52, 1)) - 1075
+    return whole(larger(smaller((low + 1) >> 23, 254), 1)) - 150
 
 
 @scalar
@@ -179,7 +202,7 @@ def _take_back(r: Any, c: Any, counts: Any) -> None:
 @scalar
 def _add_products(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any) -> None:
     """Add e^2, r^2 and r*e of each element."""
-    unit, guess = unit_of(passed.low), room.guess
+    unit, guess = unit_of(passed.low, False), room.guess
     scale = number_of((1023 - unit) << 52)
     of_ref, of_error = guess[0] - unit <= _DEPTH, guess[1] - unit <= _DEPTH
     if of_error:
@@ -193,12 +216,21 @@ def _add_products(r: Any, c: Any, passed: Any, chunks: Any, full: Any, room: Any
 
 
 @scalar
-def _add_errors(passed: Any, chunks: Any) -> bool:
+def _add_errors(passed: Any, unit: int, is_wide: bool, guess: int, chunks: Any) -> bool:
     """Add e and |e| of each element, if they were summed without rounding."""
-    unit = unit_of(passed.low)
-    scale = number_of((1023 - unit) << 52)
-    if exponent_of(passed.top) + _TERMS - unit > _DIGITS:
+    if passed.top == 0:
+        return True
+    if unit < _NORMAL:
         return False
+    if is_wide:
+        if guess - unit > _DEPTH_OF_ERRORS:
+            return False
+        grid = first_grid(guess)
+        add_units(chunks[E], passed.units, grid)
+        add_units(chunks[ABS_E], passed.size_units, grid)
+    elif exponent_of(passed.top) + _TERMS - unit > _DIGITS:
+        return False
+    scale = number_of((1023 - unit) << 52)
     add_units(chunks[E], whole(passed.errors * scale), unit)
     add_units(chunks[ABS_E], whole(passed.magnitudes * scale), unit)
     return True

@@ -1,4 +1,4 @@
-"""Loops over both sides of a piece of float32, emitted in vectors of eight.
+"""Loops over both sides of a piece of float32 or float64, emitted in vectors of eight.
 
 LLVM may not find such a vector by itself: it may not reorder additions, and it vectorises no loop
 that counts into bins. None of the instructions may be fused or reordered.
@@ -14,7 +14,7 @@ from numba.core import cgutils
 LANES = 8
 FLAG, HALF, SHORT, WORD = (ir.IntType(bits) for bits in (1, 16, 32, 64))
 SINGLE, DOUBLE = ir.FloatType(), ir.DoubleType()
-SIGN = 31  # number of a float32's highest bit
+_BYTES = {SINGLE: 4, DOUBLE: 8}
 MAGNITUDES = {SHORT: 0x7FFFFFFF, WORD: 0x7FFFFFFFFFFFFFFF}
 
 
@@ -29,6 +29,7 @@ class PairLoop:
         terms: elements, with the zeros that fill the last vector.
         ref: eight values.
         cand: the same of the candidate.
+        kind: their type.
         wide: the reference as float64.
         errors: of the candidate, as float64.
     """
@@ -46,26 +47,32 @@ class PairLoop:
         self._at = builder.phi(WORD)
         self._at.add_incoming(index(0), self._before)
         self._kept: dict[str, tuple[Any, Any]] = {}
+        self.kind = ref.type.pointee
         places = [self._place(side, self._at) for side in (ref, cand)]
         if rests:
             is_before = builder.icmp_signed("<", self._at, whole)
             choices = zip(places, rests, strict=True)
             places = [builder.select(is_before, place, rest) for place, rest in choices]
         self.ref, self.cand = (builder.load(place, align=4) for place in places)
-        r, c = (builder.fpext(side, vector_of(DOUBLE)) for side in (self.ref, self.cand))
-        self.wide, self.errors = r, builder.fsub(c, r)
+        self.wide, c = (self._widened(side) for side in (self.ref, self.cand))
+        self.errors = builder.fsub(c, self.wide)
+
+    def _widened(self, values: Any) -> Any:
+        is_wide = values.type.element == DOUBLE
+        return values if is_wide else self.builder.fpext(values, vector_of(DOUBLE))
 
     def _place(self, values: Any, at: Any) -> Any:
         place = self.builder.gep(values, [at])
-        return self.builder.bitcast(place, vector_of(SINGLE).as_pointer())
+        return self.builder.bitcast(place, vector_of(values.type.pointee).as_pointer())
 
     def _rest(self, values: Any, whole: Any, size: Any) -> Any:
         """What is beyond the last whole vector, and zeros: a masked load waits for every store."""
-        rest = cgutils.alloca_once(self.builder, vector_of(SINGLE))
-        self.builder.store(splat(SINGLE, 0.0), rest)
-        into = self.builder.bitcast(rest, SINGLE.as_pointer())
+        kind = values.type.pointee
+        rest = cgutils.alloca_once(self.builder, vector_of(kind))
+        self.builder.store(splat(kind, 0.0), rest)
+        into, beyond = self.builder.bitcast(rest, values.type), self.builder.gep(values, [whole])
         count = self.builder.sub(size, whole)
-        cgutils.raw_memcpy(self.builder, into, self.builder.gep(values, [whole]), count, index(4))
+        cgutils.raw_memcpy(self.builder, into, beyond, count, index(_BYTES[kind]))
         return rest
 
     def keep(self, name: str, value: Any, operation: Any, start: int = 0) -> None:
@@ -123,8 +130,9 @@ class PairLoop:
         return self.builder.and_(bits, splat(kind, MAGNITUDES[kind]))
 
     def place(self, bits: Any) -> Any:
-        """Bits of float32 as integers in the order of numbers; of negative ones one too low."""
-        signs = self.builder.ashr(bits, splat(SHORT, SIGN))
+        """Bits as integers in the order of numbers; of negative ones one too low."""
+        kind = bits.type.element
+        signs = self.builder.ashr(bits, splat(kind, kind.width - 1))
         return self.builder.xor(bits, self.magnitude(signs))
 
     def chosen(self, which: str, left: Any, right: Any) -> Any:

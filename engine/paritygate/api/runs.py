@@ -193,7 +193,8 @@ def check(
     try:
         loaded = plan if isinstance(plan, Plan) else load_plan(plan, overrides=overrides)
         lines.append(("ok", f"plan {loaded.name!r}: valid, digest {loaded.digest()[:12]}"))
-        ready = prepare_plan(loaded, compare_on=loaded.table.compare_on or "auto")
+        on: CompareOn = "cuda" if loaded.table.compare_on == "cuda" else "cpu"
+        ready = prepare_plan(loaded, compare_on=on)
     except PlanError as e:
         lines += [("fail", f"{e.source}: {p}") for p in e.problems]
         return CheckReport(tuple(lines), e.exit_code)

@@ -50,6 +50,6 @@ FAILING = (
         ),
         ("is_sparse = worst > 1.0 and ", "is_sparse = ", "samples that pass can't be the worst"),
         ("(rows[number] - first) * width, width", "(rows[number] - first) * width, 1", "one"),
-        ("if flagged > 0 and top > 0:", "if flagged > 1 and top > 0:", "one is free"),
+        ("        if below >= 0:", "        if False:", "no worse excess"),
     ),
 )  # fmt: skip

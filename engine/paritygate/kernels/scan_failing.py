@@ -204,11 +204,10 @@ def _find_worse(
         if is_sparse:
             at, step = (rows[number] - first) * width, width
         r, c = ref[at : min(at + step, ref.size)], cand[at : min(at + step, ref.size)]
-        flagged, top = np.int64(0), np.int64(0)
+        below = np.int64(-1)
         for k in range(r.size):
             value = np.float64(r[k])
-            error = abs(np.float64(c[k]) - value)
-            top = larger(top, bits_of(error))
-            flagged += np.int64(not error < share * allowed(value, lowest, slope))
-        if flagged > 0 and top > 0:
+            bits = bits_of(abs(np.float64(c[k]) - value))
+            below &= bits - bits_of(share * allowed(value, lowest, slope))  # ordered like numbers
+        if below >= 0:
             states[0 if is_sparse else number] |= np.uint8(LOOK)

@@ -116,9 +116,9 @@ def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any, energies: Any) -> 
         zeros = _zeros(room.counts)
         if energies is None:
             grids = Grids(
-                anchor_of(first_grid(2 * guess[1])),
-                anchor_of(first_grid(2 * guess[0])),
-                anchor_of(first_grid(guess[0] + guess[1])),
+                _anchor(2 * guess[1]),
+                _anchor(2 * guess[0]),
+                _anchor(guess[0] + guess[1]),
             )
             passed = one_pass(r, c, bounds, grids, room.counts)
         else:
@@ -140,6 +140,12 @@ def _pass(r: Any, c: Any, beyond: Any, floor: int, room: Any, energies: Any) -> 
         if not is_finite:
             return passed
         guess[0], guess[1] = of_ref, of_error
+
+
+@scalar
+def _anchor(exponent: int) -> float:
+    """Of a grid for products below 2^exponent; no float32 has any that are larger than these."""
+    return anchor_of(first_grid(smaller(exponent, HIGHEST)))
 
 
 @scalar

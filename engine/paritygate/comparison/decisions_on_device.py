@@ -19,7 +19,7 @@ from paritygate.comparison.decide.device_counts import (
     flipped_samples,
     tally_of,
 )
-from paritygate.comparison.decide.device_sides import SideMaker, bits_of, make_sides
+from paritygate.comparison.decide.device_sides import Room, SideMaker, bits_of, make_sides
 from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.on_device import on_device
@@ -173,8 +173,10 @@ class DeviceDecisions(DecisionComparer):
             is_full=self._stats == "full",
         )
 
-    def sides(self, ref: Any, cand: Any, samples: int, truth: Codes | None) -> kinds.Sides | None:
-        """A batch as it is decided; None if there is nothing to decide."""
+    def sides(
+        self, ref: Any, cand: Any, samples: int, truth: Codes | None, rooms: tuple[Room, Room]
+    ) -> kinds.Sides | None:
+        """A batch as it is decided, converted in such room; None if there is nothing to decide."""
         values = (
             self._flat("ref", ref, self._dtypes[0], samples),
             self._flat("cand", cand, self._dtypes[1], samples),
@@ -185,7 +187,7 @@ class DeviceDecisions(DecisionComparer):
             )
         if not values[0].size:
             return None
-        return make_sides(self._makers, values, self._compare_as, has_other=self._has_other)
+        return make_sides(self._makers, values, self._compare_as, rooms, has_other=self._has_other)
 
     def finish(
         self, counted: Counted, kind: kinds.AnyKind, batches: Batches, *, is_labelled: bool
@@ -241,6 +243,7 @@ class Deciding:
         self._comparer, self._kind = comparer, comparer.kind()
         self._counter = comparer.counter(self._kind)
         self._batches = Batches()
+        self._rooms: tuple[Room, Room] = ({}, {})
         self._is_labelled = False
 
     def add(self, ref: Any, cand: Any, ordinals: Codes | range, truth: Codes | None = None) -> None:
@@ -263,7 +266,7 @@ class Deciding:
             raise ValueError(f"ordinals: found {ordinals}, allowed is a range of step 1")
         if not isinstance(ordinals, range):
             ordinals = np.ascontiguousarray(ordinals, np.int64)
-        sides = self._comparer.sides(ref, cand, len(ordinals), truth)
+        sides = self._comparer.sides(ref, cand, len(ordinals), truth, self._rooms)
         self._batches.add(ordinals)
         self._is_labelled |= truth is not None
         if sides is not None:
@@ -272,7 +275,8 @@ class Deciding:
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
-        return self._counter.bytes_held
+        rooms = (array for room in self._rooms for array in room.values())
+        return self._counter.bytes_held + sum(int(array.nbytes) for array in rooms)
 
     def finish(self) -> tuple[DecisionTally, Flipped]:
         """The tally of all batches, and the samples that flipped, numbered as they were added."""

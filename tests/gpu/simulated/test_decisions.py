@@ -24,6 +24,7 @@ from paritygate.core.dtypes import (
 )
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.gpu import convert, decided, kinds, tally
+from paritygate.gpu.decided import DecisionsTally
 from paritygate.gpu.device import THREADS, cuda
 
 QUICK = settings(
@@ -74,6 +75,30 @@ def test_pairs_of_special_scores_are_decided_as_on_the_cpu(kind: str, tolerance:
         ref, cand = pairs[:, 0], pairs[:, 1]
     case = {"rule": rules[kind], "tolerance": tolerance, "stats": "full", "labelled": True}
     check({**case, "ref": ref, "cand": cand}, range(len(pairs)), [])
+
+
+def test_a_band_of_more_scores_than_a_byte_counts_is_counted() -> None:
+    ref = np.full(2 * THREADS * 300, 0.9, np.float32)
+    rule = DecisionRule("d", "s", bands=parse_bands(BANDS[1]))
+    given = {"rule": rule, "tolerance": EXACT, "stats": "gate", "labelled": False}
+    check({**given, "ref": ref, "cand": ref}, range(len(ref)), [])
+
+
+@pytest.mark.parametrize(
+    "dtypes", [("float16", "float16"), ("int32", "int64"), ("bfloat16", "float32")]
+)
+def test_two_threads_convert_scores_in_room_of_their_own(
+    dtypes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(DecisionsTally, "add", lambda self, sides, *_: given.append(sides))
+    rule = DecisionRule("d", "s", argmax=True, compare_as="float64")
+    comparer = DeviceDecisions(rule, EXACT, *dtypes, (3,), "gate")
+    ref, cand = (np.ones((2, 3), numpy_dtype(dtype)) for dtype in dtypes)
+    for deciding in (comparer.begin(), comparer.begin()):
+        deciding.add(ref, cand, range(2))
+    for ours, theirs in zip(*(sides[:4] for sides in given), strict=True):
+        assert not np.shares_memory(ours._ary, theirs._ary)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int64"])

@@ -23,11 +23,12 @@ from paritygate.gpu.device import THREADS, cuda
 from paritygate.gpu.kinds import Sides
 from paritygate.gpu.tally import most_blocks
 
+Room = dict[str, Any]
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class SideMaker:
-    """Makes the scores of one side; what they are converted into is written anew each time.
+    """Makes the scores of one side; several threads may, each in room of its own.
 
     Args:
         dtype: of the side.
@@ -46,39 +47,34 @@ class SideMaker:
         self._is_long = is_ranked and dtype in ("int64", "uint64")
         self.has_other = is_narrowed or self._is_long
         self._tables: dict[CompareAs, Any] = {}
-        self._room: dict[str, Any] = {}
 
-    def make(self, values: Any, compare_as: CompareAs) -> Any:
+    def make(self, values: Any, compare_as: CompareAs, room: Room) -> Any:
         """Flat scores of the device as one `compare_as` has them.
 
         Args:
             values: flat, in the dtype of the side; those of at most two bytes as uint8 or uint16.
             compare_as: which.
+            room: where they are converted into; of one thread.
         """
         if self._is_small:
             key: CompareAs = compare_as if self.has_other else "float64"
-            out = self._out(key, values.size, _FLOAT32)
+            out = _out(room, key, values.size, _FLOAT32)
             cast(Any, convert.look_up)[_blocks(values.size), THREADS](values, self._table(key), out)
             return out
         if self._is_rounded and compare_as == "output":
-            return self._rounded(values)
+            return self._rounded(values, room)
         if is_float(self._dtype) or (self._is_long and compare_as == "output"):
             return values
-        return self._cast(values, _FLOAT64)
+        return _cast(values, _FLOAT64, room)
 
-    def _cast(self, values: Any, dtype: np.dtype[Any]) -> Any:
-        out = self._out("cast", values.size, dtype)
-        cast(Any, convert.cast)[_blocks(values.size), THREADS](values, out)
-        return out
-
-    def _rounded(self, values: Any) -> Any:
+    def _rounded(self, values: Any, room: Room) -> Any:
         """Floats of four or eight bytes, rounded to the dtype of the reference."""
         if self._ref_dtype == "float32":
-            return self._cast(values, _FLOAT32)
+            return _cast(values, _FLOAT32, room)
         form = float_format(self._ref_dtype)
         past = math.inf if form.has_infinity else math.nan
         given = convert.Format(form.mantissa, form.min_exponent, form.largest, past)
-        out = self._out("rounded", values.size, _FLOAT32)
+        out = _out(room, "rounded", values.size, _FLOAT32)
         cast(Any, convert.round_off)[_blocks(values.size), THREADS](values, given, out)
         return out
 
@@ -89,10 +85,17 @@ class SideMaker:
             self._tables[compare_as] = cuda.to_device(_numbers(self._dtype, rounded_to))
         return self._tables[compare_as]
 
-    def _out(self, key: str, size: int, dtype: np.dtype[Any]) -> Any:
-        if key not in self._room or self._room[key].size < size:
-            self._room[key] = cuda.device_array(size, dtype)
-        return self._room[key][:size]
+
+def _cast(values: Any, dtype: np.dtype[Any], room: Room) -> Any:
+    out = _out(room, "cast", values.size, dtype)
+    cast(Any, convert.cast)[_blocks(values.size), THREADS](values, out)
+    return out
+
+
+def _out(room: Room, key: str, size: int, dtype: np.dtype[Any]) -> Any:
+    if key not in room or room[key].size < size:
+        room[key] = cuda.device_array(size, dtype)
+    return room[key][:size]
 
 
 @cache
@@ -111,15 +114,17 @@ def make_sides(
     makers: tuple[SideMaker, SideMaker],
     values: tuple[Any, Any],
     compare_as: CompareAs,
+    rooms: tuple[Room, Room],
     *,
     has_other: bool,
 ) -> Sides:
     """Scores of both sides; the other `compare_as` is made only where it may matter."""
-    main = [maker.make(side, compare_as) for maker, side in zip(makers, values, strict=True)]
+    given = tuple(zip(makers, values, rooms, strict=True))
+    main = [maker.make(side, compare_as, room) for maker, side, room in given]
     other: CompareAs = "float64" if compare_as == "output" else "output"
     others = [
-        maker.make(side, other) if maker.has_other else scores
-        for maker, side, scores in zip(makers, values, main, strict=True)
+        maker.make(side, other, room) if maker.has_other else scores
+        for (maker, side, room), scores in zip(given, main, strict=True)
     ]
     return Sides(main[0], main[1], others[0], others[1], has_other)
 

@@ -28,7 +28,7 @@ from paritygate.gpu.decided import DecisionsTally
 from paritygate.gpu.device import THREADS, cuda
 
 QUICK = settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50
 )
 CUTS = st.lists(st.integers(0, 100), max_size=2)
 KINDS = ("bands", "argmax", "topk")
@@ -110,7 +110,7 @@ def test_scores_of_another_byte_order_are_decided(dtype: str) -> None:
     assert found == DecisionComparer(*given).compare(swapped, ref[::-1], np.arange(2))[0]
 
 
-@settings(QUICK, max_examples=80)
+@settings(QUICK, max_examples=60)
 @given(st.data(), st.sampled_from(KINDS), st.sampled_from(MIXED + WHOLE))
 def test_other_dtypes_decide_what_the_cpu_decides(
     data: st.DataObject, kind: str, dtypes: tuple[str, str]

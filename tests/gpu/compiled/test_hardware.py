@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numba import cuda
 from tests.gpu.deciding import FLOATS, cases
 from tests.gpu.deciding import check as check_decisions
+from tests.gpu.dtypes import FLOAT_PAIRS, LONG_PAIRS, SMALL_PAIRS, a_pair
 from tests.gpu.equality import TOLERANCE, check, pairs, planted, tolerances
 
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -42,6 +43,21 @@ def test_batches_of_any_ordinals_count_what_the_cpu_counts(
 @given(planted(), CUTS)
 def test_what_fails_beside_something_worse_is_counted(pair: Any, cuts: list[int]) -> None:
     check(*pair, TOLERANCE, range(len(pair[0])), cuts)
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.one_of(FLOAT_PAIRS, SMALL_PAIRS, LONG_PAIRS),
+    st.sampled_from([1, 10, 16, 1001]),
+    st.integers(0, 2**32),
+    st.sampled_from(["gate", "full"]),
+)
+def test_pairs_of_any_dtypes_count_what_the_cpu_counts(
+    names: tuple[str, str], width: int, seed: int, stats: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    ref, cand, tolerance = a_pair(rng, names, (20_000 // width, width))
+    check(ref, cand, tolerance, range(len(ref)), [seed % 999], stats, names)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

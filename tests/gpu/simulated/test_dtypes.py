@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
+from tests.gpu.dtypes import FLOAT_PAIRS, LONG_PAIRS, SMALL_PAIRS, a_pair
 from tests.gpu.equality import check, comparers_of
 
 from paritygate.comparison.device_sides import form_of, side_of, wide_of
 from paritygate.core.dtypes import (
-    FLOATS,
-    INTEGERS,
     NARROW_FLOATS,
     limits_of,
     numpy_dtype,
@@ -27,31 +26,11 @@ from paritygate.gpu import sides, widen
 QUICK = settings(
     deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40
 )
-FEW_BYTES = tuple(name for name in INTEGERS if numpy_dtype(name).itemsize <= 4)
-SIGNED = tuple(name for name in FEW_BYTES if not name.startswith("u"))
-UNSIGNED = tuple(name for name in FEW_BYTES if name.startswith("u"))
-
-
-def floats(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
-    """Numbers of a dtype of any size, some of them at its ends, or not finite."""
-    dtype = numpy_dtype(name)
-    with np.errstate(all="ignore"):
-        values = (rng.normal(size=size) * 2.0 ** rng.integers(-12, 12)).astype(dtype)
-        wild = rng.integers(0, 256, (*size, dtype.itemsize), dtype=np.uint8).view(dtype)[..., 0]
-        return np.where(rng.random(size) < rng.choice([0.0, 0.1]), wild, values).astype(dtype)
-
-
-def alike(rng: np.random.Generator, ref: Any, name: str) -> Any:
-    """Numbers of a dtype that are like those of the reference, in most places."""
-    with np.errstate(all="ignore"):
-        noise = 1 + rng.normal(size=ref.shape) * 2.0 ** -rng.integers(3, 20)
-        cand = (ref.astype(np.float64) * noise).astype(numpy_dtype(name))
-    return np.where(rng.random(ref.shape) < 0.02, floats(rng, name, ref.shape), cand)
 
 
 @QUICK
 @given(
-    st.tuples(st.sampled_from(FLOATS), st.sampled_from(FLOATS), st.booleans()),
+    FLOAT_PAIRS,
     st.sampled_from([1, 5, 16]),
     st.integers(0, 2**32),
     st.sampled_from(["fail", "match"]),
@@ -59,18 +38,14 @@ def alike(rng: np.random.Generator, ref: Any, name: str) -> Any:
 )
 def test_floats_of_any_two_dtypes_are_compared_as_on_the_cpu(
     monkeypatch: pytest.MonkeyPatch,
-    pair: tuple[str, str, bool],
+    names: tuple[str, str],
     width: int,
     seed: int,
     nonfinite: Any,
     stats: str,
 ) -> None:
-    names = (pair[0], pair[0] if pair[2] else pair[1])
     rng = np.random.default_rng(seed)
-    ref = floats(rng, names[0], (64 // width, width))
-    cand = alike(rng, ref, names[1]).astype(numpy_dtype(names[1]))
-    atol = float(2.0 ** rng.integers(-12, 4))
-    tolerance = Tolerance(atol, float(rng.choice([0, 2.0**-7])), nonfinite=nonfinite)
+    ref, cand, tolerance = a_pair(rng, names, (64 // width, width), nonfinite)
     with monkeypatch.context() as changed:
         changed.setattr(sides, "PIECE", int(rng.choice([24, 1 << 24])))
         check(ref, cand, tolerance, range(3, 3 + len(ref)), [seed % 9], stats, names)
@@ -78,10 +53,7 @@ def test_floats_of_any_two_dtypes_are_compared_as_on_the_cpu(
 
 @QUICK
 @given(
-    st.one_of(
-        st.tuples(st.sampled_from(SIGNED), st.sampled_from(SIGNED)),
-        st.tuples(st.sampled_from(UNSIGNED), st.sampled_from(UNSIGNED)),
-    ),
+    SMALL_PAIRS,
     st.sampled_from([1, 5, 16]),
     st.integers(0, 2**32),
     st.sampled_from(["gate", "full"]),
@@ -90,27 +62,9 @@ def test_integers_of_up_to_32_bits_are_compared_as_on_the_cpu(
     names: tuple[str, str], width: int, seed: int, stats: str
 ) -> None:
     rng = np.random.default_rng(seed)
-    ref, cand = (whole(rng, name, (64 // width, width)) for name in names)
-    with np.errstate(all="ignore"):
-        near = np.clip(widened(ref).astype(np.int64) + rng.integers(-2, 3), *limits_of(names[1]))
-        cand = np.where(rng.random(ref.shape) < rng.choice([0.0, 0.1]), cand, near)
-    tolerance = Tolerance(
-        float(rng.choice([0, 1, 1.5, 3, 1e9])),
-        float(rng.choice([0, 0.1, 0.9])),
-        max_abs=rng.choice([None, 2.5, 1e5]),
-        max_outlier_fraction=float(rng.choice([0.0, 0.3])),
-    )
-    cand = cand.astype(widened(np.empty(0, numpy_dtype(names[1]))).dtype)
+    ref, cand, tolerance = a_pair(rng, names, (64 // width, width))
     ordinals = rng.permutation(len(ref))
-    check(ref, cand.astype(numpy_dtype(names[1])), tolerance, ordinals, [seed % 9], stats, names)
-
-
-def whole(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
-    low, high = limits_of(name)
-    spread = int(rng.choice([1, 3, high]))
-    values = rng.integers(max(low, -spread), min(high, spread) + 1, size)
-    values = np.where(rng.random(size) < 0.05, rng.choice([low, high], size), values)
-    return values.astype(widened(np.empty(0, numpy_dtype(name))).dtype).astype(numpy_dtype(name))
+    check(ref, cand, tolerance, ordinals, [seed % 9], stats, names)
 
 
 def test_bools_are_equal_or_not() -> None:
@@ -183,12 +137,9 @@ def test_both_sides_are_compared_in_what_holds_them(pair: tuple[str, str], wide:
     assert wide_of(*pair).name == wide
 
 
-LONG = (("int64", "int64"), ("uint64", "uint64"), ("int64", "int8"), ("uint4", "uint64"))
-
-
 @QUICK
 @given(
-    st.sampled_from(LONG),
+    LONG_PAIRS,
     st.sampled_from([1, 5]),
     st.integers(0, 2**32),
     st.sampled_from(["gate", "full"]),
@@ -197,29 +148,9 @@ def test_integers_of_64_bits_are_compared_as_on_the_cpu(
     names: tuple[str, str], width: int, seed: int, stats: str
 ) -> None:
     rng = np.random.default_rng(seed)
-    ref, cand = (long(rng, name, (60 // width, width)) for name in names)
-    if names[0] == names[1] and rng.random() < 0.8:
-        near = ref + rng.integers(0, 4, ref.shape).astype(ref.dtype)
-        cand = np.where(rng.random(ref.shape) < rng.choice([0.0, 0.1]), cand, near)
-    tolerance = Tolerance(
-        float(rng.choice([0, 1, 1.5, 2.0**53, 2.0**63])),
-        float(rng.choice([0, 0.1, 2.0**-60])),
-        max_abs=rng.choice([None, 2.5, 2.0**62]),
-        max_outlier_fraction=float(rng.choice([0.0, 0.3])),
-    )
+    ref, cand, tolerance = a_pair(rng, names, (60 // width, width))
     ordinals = rng.permutation(len(ref)) if rng.random() < 0.5 else range(9, 9 + len(ref))
     check(ref, cand, tolerance, ordinals, [seed % 9], stats, names)
-
-
-def long(rng: np.random.Generator, name: str, size: tuple[int, int]) -> Any:
-    if name not in ("int64", "uint64"):
-        return whole(rng, name, size)
-    low, high = limits_of(name)
-    bits = rng.integers(0, 1 << 63, size, dtype=np.uint64) >> rng.integers(0, 63, size).astype("u8")
-    values = bits.astype(name)
-    for value in (low, high, high - 1, 2**53 + 1):
-        values[rng.integers(size[0]), rng.integers(size[1])] = value
-    return values
 
 
 @pytest.mark.parametrize("name", ["int64", "uint64"])

@@ -122,6 +122,17 @@ def test_steps_above_atol_are_told_apart_at_it() -> None:
     assert (found.max_ulp_above_atol.ordinal, found.max_ulp_above_atol.value) == (0, 1)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeros_are_no_step_apart_and_their_neighbours_one(dtype: Any) -> None:
+    least = np.finfo(dtype).smallest_subnormal
+    ref = np.array([[0.0], [-0.0], [0.0], [-least], [least]], dtype)
+    cand = np.array([[-0.0], [0.0], [0.0], [-0.0], [0.0]], dtype)
+    check(ref[:3], cand[:3], TOLERANCE, range(3), [])
+    assert measured(ref[:3], cand[:3]).max_ulp.value == 0
+    found = measured(ref, cand).max_ulp
+    assert (found.value, found.ordinal) == (1, 3)
+
+
 def test_opposite_ends_of_float64_are_more_than_2_63_steps_apart() -> None:
     ref = np.array([[-1.7976931348623157e308], [0.0]])
     found = measured(ref, -ref)

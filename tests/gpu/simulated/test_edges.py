@@ -1,0 +1,50 @@
+"""Values at which a rule changes, in Numba's simulator of a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.gpu.equality import check, comparers_of
+
+from paritygate.core.policy import Tolerance
+
+TOLERANCE = Tolerance(1e-3, 1e-3)
+
+
+def test_references_that_round_past_the_largest_number_have_no_steps() -> None:
+    ref = np.array([[1.0], [65504.0], [65519.996], [65520.0], [-1e6], [np.inf]], np.float32)
+    cand = np.array([[1.0], [65472.0], [65472.0], [65504.0], [-65504.0], [1.0]], np.float16)
+    names = ("float32", "float16")
+    for rows in (6, 4, 2):
+        check(ref[:rows], cand[:rows], TOLERANCE, range(rows), [1], "full", names)
+    device, _ = comparers_of(names, TOLERANCE, (1,), "full")
+    found, _ = device.compare(ref, cand, range(6))
+    assert (found.ulp_undefined, found.ref_beyond_cand_range) == (3, 2)
+    assert found.max_ulp is not None
+    assert (found.max_ulp.value, found.max_ulp.ordinal) == (1, 1)
+
+
+def test_samples_without_energy_or_with_too_much_are_counted_and_not_ranked() -> None:
+    ref = np.ones((6, 16))
+    ref[1], ref[2], ref[4] = 0.0, 1e200, 1e-150
+    cand = ref * 1.5
+    cand[2], cand[3], cand[4] = ref[2], 1e200, 1e150
+    check(ref, cand, TOLERANCE, range(6), [2])
+    device, _ = comparers_of(("float64", "float64"), TOLERANCE, (16,), "full")
+    found, _ = device.compare(ref, cand, range(6))
+    assert (found.sqnr_undefined, found.cosine_undefined) == (3, 4)
+    assert found.worst_sqnr is not None
+    assert (found.worst_sqnr.value, found.worst_sqnr.ordinal) == (float("inf"), 4)
+    for row in (1, 2, 3):  # none is left that could be the worst
+        alone, _ = device.compare(ref[row : row + 1], cand[row : row + 1], range(1))
+        assert (alone.worst_sqnr, alone.worst_cosine) == (None, None)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_samples_that_tie_are_told_by_the_lowest_ordinal(seed: int) -> None:
+    ref = np.resize(np.arange(1.0, 17.0), (24, 16))
+    cand = ref * np.array([1.0, 1.5, 1.25])[np.arange(24) % 3][:, None]
+    ordinals = np.random.default_rng(seed).permutation(24)
+    for cuts in ([], [7, 13]):
+        check(ref, cand, TOLERANCE, ordinals, cuts)
+    check(ref, cand, TOLERANCE, range(24), [5])

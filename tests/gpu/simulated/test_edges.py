@@ -48,3 +48,20 @@ def test_samples_that_tie_are_told_by_the_lowest_ordinal(seed: int) -> None:
     for cuts in ([], [7, 13]):
         check(ref, cand, TOLERANCE, ordinals, cuts)
     check(ref, cand, TOLERANCE, range(24), [5])
+
+
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_a_difference_that_float64_rounds_to_its_bound_is_beyond_it(name: str) -> None:
+    ref, cand = np.zeros((3, 1), name), np.array([[0], [2**53 + 1], [2**53]], name)
+    for tolerance in (Tolerance(2.0**53, 0.0), Tolerance(2.0**60, 0.0, max_abs=2.0**53)):
+        check(ref, cand, tolerance, range(3), [], "gate", (name, name))
+        device, _ = comparers_of((name, name), tolerance, (1,), "gate")
+        assert device.compare(ref, cand, range(3))[1].rows.tolist() == [1]
+
+
+def test_integers_that_tie_are_told_by_the_lowest_ordinal() -> None:
+    ref = np.arange(60, dtype=np.int64).reshape(30, 2)
+    ordinals = np.roll(np.arange(30), 11)[::-1]
+    for tolerance in (Tolerance(2.0, 0.0), Tolerance(0.0, 0.0)):
+        for cuts in ([], [9, 20]):
+            check(ref, ref + 3, tolerance, ordinals, cuts, "full", ("int64", "int64"))

@@ -143,10 +143,10 @@ def _has_nan(ref: Any, cand: Any) -> bool:
 
 @scalar
 def _passes(ref: Any, passed: Any) -> int:
-    found = 0
+    found = np.int32(0)
     for k in range(ref.size):
-        found += 1 if ref[k] >= passed else 0
-    return found
+        found = add(found, np.int32(ref[k] >= passed))
+    return whole(found)
 
 
 @scalar

@@ -22,6 +22,7 @@ from paritygate.gpu.tensor import DeviceTensor, on_host, pieces
 from paritygate.tally.output import OutputTally
 
 _OUT_OF_MEMORY = 2  # of the driver's error codes
+_MEMORY_TEXTS = "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"  # of errors without a code
 
 
 class PlacedComparer(ElementComparer):
@@ -190,7 +191,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     code = getattr(error, "code", None)
-    return isinstance(code, int) and int(code) == _OUT_OF_MEMORY
+    if isinstance(code, int):
+        return int(code) == _OUT_OF_MEMORY
+    return any(text in str(error) for text in _MEMORY_TEXTS)
 
 
 def consecutive(ordinals: Ints) -> Ints | range:

@@ -73,10 +73,10 @@ class PlacedDecisions:
         both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
         if not both or self._place.is_given_up or not len(ordinals):
             return None
-        deciding = self._device.begin()
         numbers = consecutive(ordinals)
         step = max(1, self._place.piece_bytes // self._step_bytes)
         try:
+            deciding = self._device.begin()
             for rows, ours, theirs in pieces(ref, cand, step):
                 part = None if truth is None else truth[rows]
                 deciding.add(ours, theirs, numbers[rows], part)

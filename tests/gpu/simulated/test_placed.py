@@ -335,6 +335,8 @@ def test_the_known_batch_has_failing_elements(dtype: str, width: int, nonfinite:
         (RefusedError(700), False),
         (MemoryError(), True),
         (ValueError("2"), False),
+        (Exception("CUDA_ERROR_OUT_OF_MEMORY: unable to allocate enough memory"), True),
+        (Exception("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal address"), False),
     ],
 )
 def test_which_errors_are_of_memory(error: BaseException, is_memory: bool) -> None:

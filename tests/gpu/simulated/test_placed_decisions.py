@@ -17,6 +17,7 @@ from paritygate.comparison.placed_decisions import PlacedDecisions
 from paritygate.core.bands import parse_bands
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.gpu.decided import DecisionsTally
 from paritygate.gpu.driver import Chip
 from paritygate.gpu.tensor import DeviceTensor
 
@@ -74,6 +75,31 @@ def test_tensors_of_parts_are_decided_as_whole_arrays(kind: str, has_labels: boo
     assert where.decided == {("s", "d"): SAMPLES}
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int32"])
+def test_blocks_that_are_decided_at_once_share_no_scores(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = RULES["argmax"], TOLERANCE, (dtype, dtype), (4,), "gate"
+    made = PlacedDecisions(place(), "s", *given)
+    ref = (np.random.default_rng(1).normal(size=(5, 4)) * 50).astype(dtype)
+    rows, real, found = np.arange(5), DecisionsTally.add, []
+
+    def decide(ours: Any, theirs: Any) -> None:
+        both = made.compare_lazily(there(ours), there(theirs), rows, None)
+        assert both is not None
+        found.append(both[0].flips)
+
+    def add(self: Any, *args: Any) -> None:
+        if not found:  # another block is decided between the scores of this one and its decisions
+            found.append(-1)
+            decide(ref, ref)
+        real(self, *args)
+
+    monkeypatch.setattr(DecisionsTally, "add", add)
+    decide(ref, ref[:, ::-1].copy())
+    assert found == [-1, 0, 5]
+
+
 def test_what_lies_on_the_host_is_decided_by_others() -> None:
     ref, cand = sides("argmax")
     where = place()
@@ -84,14 +110,17 @@ def test_what_lies_on_the_host_is_decided_by_others() -> None:
     assert where.decided == {}
 
 
-def test_too_little_memory_is_told_and_decided_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["__init__", "add", "finish"])
+def test_too_little_memory_is_told_and_decided_by_others(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = place()
     made = decider("argmax", where)
 
     def refuse(*args: object) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(Deciding, "add", refuse)
+    monkeypatch.setattr(Deciding, step, refuse)
     both = [there(side) for side in sides("argmax")]
     assert made.compare_lazily(*both, ROWS, None) is None
     assert where.notes == ["the GPU had no room for decisions of a block, made on the CPU"]
@@ -184,13 +213,14 @@ def test_only_samples_that_are_asked_for_are_copied() -> None:
     assert (len(told.ref), ref._host, cand._host) == (3, None, None)
 
 
-def test_a_gpu_that_fails_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["__init__", "finish"])
+def test_a_gpu_that_fails_is_no_verdict(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = decider("bands", place())
 
     def fail(*args: object) -> Any:
         raise RuntimeError("[700] lost")
 
-    monkeypatch.setattr(Deciding, "finish", fail)
+    monkeypatch.setattr(Deciding, step, fail)
     with pytest.raises(DeviceError, match=r"\[700\] lost; nothing that it counted is used"):
         made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
     with pytest.raises(DeviceError, match=r"\[700\] lost"):

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,3 +75,35 @@ def test_sums_of_more_units_than_32_bits_hold(sizes: tuple[float, ...]) -> None:
     judge = ElementComparer(Tolerance(2.0, 0.0), "bfloat16", "bfloat16", (size,), "gate")
     tally, _ = judge.compare(ref, cand, np.arange(len(ref)), is_lazy=True)
     assert tally.errors.value() == tally.abs_errors.value() == sum(sizes) * (size - 1)
+
+
+_ALL_HALVES = """
+import numpy as np
+from paritygate.comparison.elements import ElementComparer
+from paritygate.core.policy import Tolerance
+
+codes = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+for other in (codes, codes[np.random.default_rng(0).permutation(codes.size)]):
+    ref, cand = (side.reshape(-1, 4) for side in (codes, other))
+    tolerance = Tolerance(1e-2, 1e-2, nonfinite="match")
+    judge = ElementComparer(tolerance, "float16", "float16", (4,), "gate")
+    fast, details = judge.compare(ref, cand, np.arange(len(ref)), is_lazy=True)
+    slow, all_details = judge.compare(ref, cand, np.arange(len(ref)))
+    assert fast.to_json() == slow.to_json()
+    assert np.array_equal(details.rules, all_details.rules)
+    print(fast.failing_elements > 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="others widen float16 by themselves")
+def test_a_processor_that_cannot_widen_float16_reads_all_of_them(tmp_path: Path) -> None:
+    chosen = {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", _ALL_HALVES],
+        env=os.environ | chosen | {"NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["False", "True"]), done.stderr

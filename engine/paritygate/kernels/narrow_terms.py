@@ -64,9 +64,25 @@ def _half(typing_context: Any, bits: Any) -> Any:
     """The float32 that 16 bits of a float16 stand for."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        triple, _, features = context.codegen().magic_tuple()
+        if triple.startswith("x86") and "+f16c" not in features:
+            return _half_by_integers(builder, args[0])  # LLVM would call what isn't there
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(bits), generate
+
+
+def _half_by_integers(builder: Any, bits: Any) -> Any:
+    """The same in instructions that every processor has: exponents are 112 apart."""
+    wide = ir.IntType(32)
+    own = builder.zext(bits, wide)
+    size = builder.shl(builder.and_(own, ir.Constant(wide, 0x7FFF)), ir.Constant(wide, 13))
+    scaled = builder.fmul(builder.bitcast(size, ir.FloatType()), ir.FloatType()(2.0**112))
+    is_finite = builder.icmp_unsigned("<", size, ir.Constant(wide, 0x7C00 << 13))
+    beyond = builder.or_(size, ir.Constant(wide, 0xFF << 23))
+    found = builder.select(is_finite, builder.bitcast(scaled, wide), beyond)
+    sign = builder.shl(builder.and_(own, ir.Constant(wide, 0x8000)), ir.Constant(wide, 16))
+    return builder.bitcast(builder.or_(found, sign), ir.FloatType())
 
 
 @instruction

@@ -80,6 +80,11 @@ class ElementComparer:
         self.limits = tuple(_limits(dtype) for dtype in (ref_dtype, cand_dtype))
         self._rule = self._make_rule(ref_dtype, cand_dtype)
 
+    @property
+    def rule(self) -> elements.Rule:
+        """What is tolerated, as kernels take it."""
+        return self._rule
+
     def _make_rule(self, ref_dtype: str, cand_dtype: str) -> elements.Rule:
         beyond = math.inf
         if not self.integer:

@@ -1,16 +1,15 @@
 """Elements of an output, compared on a GPU where its memory has room, else on the CPU.
 
-What a GPU answers is believed only where it adds up: a kernel that never ran, or a part that never
-came, leaves counts that don't.
+What a GPU answers is believed only where it adds up.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 
+from paritygate.comparison.adds_up import what_is_wrong
 from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
@@ -116,7 +115,7 @@ class PlacedComparer(ElementComparer):
                     raise self._failed(e) from e
                 self._place.shrink(tried)
                 continue
-            problem = what_is_wrong(self, found, len(ordinals))
+            problem = what_is_wrong(self, found, ordinals)
             if problem:
                 raise self._failed(problem)
             return found
@@ -152,38 +151,6 @@ def device_failed(where: str, place: Place, why: object) -> DeviceError:
         f"{where}: the GPU ({place.chip.name}) failed: {told}; nothing that it counted is used: "
         "run again, or with --compare-on cpu"
     )
-
-
-def what_is_wrong(
-    comparer: ElementComparer, found: tuple[OutputTally, SampleDetail], samples: int
-) -> str:
-    """Why what was counted of so many samples can't be right; empty where it may be."""
-    tally, detail = found
-    elements = samples * comparer.width
-    if (tally.samples, detail.samples, tally.elements) != (samples, samples, elements):
-        return (
-            f"it counted {tally.samples:,} samples and {tally.elements:,} elements of the "
-            f"{samples:,} and {elements:,} that were sent"
-        )
-    rows, counts = detail.rows, detail.counts
-    edges = np.concatenate([[-1], rows, [samples]])
-    if not np.all(np.diff(edges) > 0) or int(counts.sum(dtype=np.int64)) != tally.failing_elements:
-        return "the failing samples that it lists aren't those that it counted"
-    broken = tally.elements - tally.finite_pairs
-    if comparer.tolerance.nonfinite == "match":
-        broken = tally.disagreeing_nonfinite
-    cap = math.inf if comparer.tolerance.max_abs is None else comparer.tolerance.max_abs
-    excess = tally.max_excess.value if tally.max_excess is not None else 0
-    error = tally.max_abs_error.value if tally.max_abs_error is not None else 0
-    bins = tally.histogram
-    if tally.tier == "full" and bins.zeros + int(bins.counts.sum()) != tally.finite_pairs:
-        return "its histogram doesn't hold all errors"
-    if tally.failing_elements < broken + int(excess > 1 or error > cap):
-        return (
-            f"it found an error of {float(excess):.3g} times what is allowed and {broken:,} values "
-            f"that aren't finite, and lists {tally.failing_elements:,} failing elements"
-        )
-    return ""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -48,6 +48,11 @@ def what_is_wrong(comparer: ElementComparer, found: Found, ordinals: Ints | rang
     )
 
 
+def is_ascending(rows: Ints, below: int) -> bool:
+    """Whether these are numbers from 0 to below a limit, each once, in order."""
+    return bool(np.all(np.diff(np.concatenate([[-1], rows, [below]])) > 0))
+
+
 def _of_counts(tally: OutputTally) -> str:
     bins = tally.histogram
     if tally.tier == "full" and bins.zeros + int(bins.counts.sum()) != tally.finite_pairs:
@@ -63,8 +68,8 @@ def _of_counts(tally: OutputTally) -> str:
 
 def _of_listed(comparer: ElementComparer, tally: OutputTally, detail: SampleDetail) -> str:
     rows, counts = detail.rows, detail.counts
-    edges = np.concatenate([[-1], rows, [tally.samples]])
-    if not np.all(np.diff(edges) > 0) or int(counts.sum(dtype=np.int64)) != tally.failing_elements:
+    total = int(counts.sum(dtype=np.int64))
+    if not is_ascending(rows, tally.samples) or total != tally.failing_elements:
         return "the failing samples that it lists aren't those that it counted"
     if not np.all((counts >= 1) & (counts <= comparer.width)):
         return (

@@ -22,8 +22,10 @@ from paritygate.comparison.decide.device_counts import (
 from paritygate.comparison.decide.device_sides import Room, SideMaker, bits_of, make_sides
 from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.comparison.decisions import DecisionComparer
+from paritygate.comparison.decisions_add_up import what_is_wrongly_listed
 from paritygate.comparison.on_device import on_device
 from paritygate.core.dtypes import dtype_name, element_bytes, numpy_dtype
+from paritygate.core.errors import DeviceError
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array
 from paritygate.gpu import kinds
@@ -192,8 +194,23 @@ class DeviceDecisions(DecisionComparer):
     def finish(
         self, counted: Counted, kind: kinds.AnyKind, batches: Batches, *, is_labelled: bool
     ) -> tuple[DecisionTally, Flipped]:
-        """The tally of all batches, and the samples that flipped."""
+        """The tally of all batches, and the samples that flipped.
+
+        Raises:
+            DeviceError: what is listed as flipped can't be.
+        """
         each = self._layout.each
+        problem = what_is_wrongly_listed(
+            counted.rows,
+            counted.margins,
+            counted.pairs,
+            batches.samples * each,
+            kind.codes,
+            judge=self._ranked,
+            match=self._tolerance.nonfinite == "match",
+        )
+        if problem:
+            raise DeviceError(problem)
         flipped = flipped_samples(counted, each)
         sample, position = np.divmod(counted.rows, max(1, each))
         rows = Rows(

@@ -10,6 +10,7 @@ from paritygate.comparison.canary import known_sides
 from paritygate.comparison.decide.base import Codes
 from paritygate.comparison.decide.detail import LazyDetail
 from paritygate.comparison.decisions import DecisionComparer
+from paritygate.comparison.decisions_add_up import what_is_wrong
 from paritygate.comparison.decisions_on_device import DeviceDecisions
 from paritygate.comparison.place import Place
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
@@ -87,7 +88,7 @@ class PlacedDecisions:
                 raise self._failed(e) from e
             self._place.note("the GPU had no room for decisions of a block, made on the CPU")
             return None
-        problem = _what_is_wrong(tally, flipped.rows, len(ordinals))
+        problem = what_is_wrong(tally, flipped.rows, len(ordinals))
         if problem:
             raise self._failed(problem)
         self._place.count_decided(*self._names, len(ordinals))
@@ -114,27 +115,3 @@ class PlacedDecisions:
     def _failed(self, why: object) -> DeviceError:
         stage, decision = self._names
         return device_failed(f"stage {stage!r}, decision {decision!r}", self._place, why)
-
-
-def _what_is_wrong(tally: DecisionTally, flipped: Codes, samples: int) -> str:
-    made = tally.positions if tally.is_positioned else tally.samples
-    total = sum(tally.matrix.values()) + tally.other_pairs
-    if tally.samples != samples or total != made * tally.places:
-        return (
-            f"it decided {tally.samples:,} of {samples:,} samples, and counted {total:,} pairs of "
-            f"{made * tally.places:,}"
-        )
-    differ = sum(count for (ref, cand), count in tally.matrix.items() if ref != cand)
-    known = tally.position_flips if tally.is_positioned else tally.flips
-    undefined = tally.undefined_ref
-    if tally.margins is not None and tally.margins.total + undefined != made:
-        return f"it counted {tally.margins.total:,} margins of {made - undefined:,}"
-    for side in tally.edges:
-        found = side.below + side.on + side.above
-        if found + undefined != made:
-            return f"it counted {found:,} scores beside an edge of {made - undefined:,}"
-    if not np.all(np.diff([-1, *flipped, samples]) > 0):
-        return "the samples that it lists as flipped aren't samples, or are listed twice"
-    if len(flipped) != tally.flips or (tally.places == 1 and known < differ):
-        return f"it counted {differ:,} decisions that differ, and {known:,} that flipped"
-    return ""

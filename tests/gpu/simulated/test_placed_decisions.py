@@ -205,6 +205,29 @@ def test_samples_that_are_listed_twice_are_noticed(monkeypatch: pytest.MonkeyPat
         made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
 
 
+@pytest.mark.parametrize("kind", ["topk", "argmax", "positions"])
+@pytest.mark.parametrize("name", ["rows", "pairs", "margins"])
+def test_lists_that_come_back_as_zeros_are_noticed(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = DecisionRule("d", "y", argmax=True, axis=1) if kind == "positions" else RULES[kind]
+    shape = (4, 3) if kind == "positions" else (4,)
+    made = PlacedDecisions(place(), "s", rule, TOLERANCE, ("float32", "float32"), shape, "gate")
+    ref = np.random.default_rng(8).normal(size=(SAMPLES, *shape)).astype(np.float32)
+    cand = ref.copy()
+    cand[5:12] = -cand[5:12]
+    ref[7] = np.nan
+    real = DecisionsTally.read
+
+    def read(self: Any) -> Any:
+        counted = real(self)
+        return counted._replace(**{name: np.zeros_like(getattr(counted, name))})
+
+    monkeypatch.setattr(DecisionsTally, "read", read)
+    with pytest.raises(DeviceError, match="it lists .*; nothing that it counted is used"):
+        made.compare_lazily(there(ref), there(cand), ROWS, None)
+
+
 def test_only_samples_that_are_asked_for_are_copied() -> None:
     ref, cand = (there(side, 7, 20) for side in sides("argmax"))
     found = decider("argmax", place()).compare_lazily(ref, cand, ROWS, None)

@@ -12,9 +12,13 @@ import pytest
 from tests.frontends.command import environment, invoke
 from tests.frontends.plans import make_plan
 
+import paritygate
 from paritygate.comparison import place
+from paritygate.comparison.comparers import make_placed
+from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.place import open_place
 from paritygate.core.errors import DeviceError
+from paritygate.core.policy import Tolerance
 from paritygate.gpu.driver import Chip, NoCudaError
 from paritygate_frontends.report.runtime import render_comparison
 
@@ -70,6 +74,12 @@ def test_a_place_that_is_unknown_is_a_problem_of_the_plan(tmp_path: Path) -> Non
     assert "compare_on: " in result.output
 
 
+def test_a_place_that_is_unknown_is_refused_in_python(tmp_path: Path) -> None:
+    wrong: Any = "cuda:0"
+    with pytest.raises(ValueError, match="compare_on: found 'cuda:0', allowed are 'cpu', 'cuda'"):
+        paritygate.run(make_plan(tmp_path), out=None, compare_on=wrong)
+
+
 @pytest.mark.parametrize("has_compiler", [False, True])
 def test_a_gpu_needs_what_compiles_for_it(
     monkeypatch: pytest.MonkeyPatch, has_compiler: bool
@@ -86,6 +96,24 @@ def test_a_gpu_needs_what_compiles_for_it(
         return
     with pytest.raises(DeviceError, match="numba-cuda, which compiles for a GPU, isn't installed"):
         open_place("cuda")
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_compiler_that_cant_be_loaded_is_told(
+    monkeypatch: pytest.MonkeyPatch, is_asked: bool
+) -> None:
+    where = place.Place(Chip("A", "9.0", 1 << 30, "", "13.0"))
+    where.wanted = None if is_asked else frozenset({("s", "y")})
+    monkeypatch.setitem(sys.modules, "paritygate.comparison.placed", None)
+    given = ("s", "y"), Tolerance(0.1, 0.1), ("float32", "float32"), (3,), "gate"
+    told = "stage 's', output 'y': numba-cuda, which compiles for a GPU, can't be loaded: import"
+    if is_asked:
+        with pytest.raises(DeviceError, match=told):
+            make_placed(where, *given)
+        return
+    assert type(make_placed(where, *given)) is ElementComparer
+    assert "compared on the CPU" in where.notes[0]
+    assert told in where.notes[0]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.place import MEND, Place
 from paritygate.comparison.texts import TextComparer
@@ -9,6 +11,9 @@ from paritygate.core.dtypes import is_string
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Stats
+
+if TYPE_CHECKING:
+    from paritygate.comparison.placed import PlacedComparer
 
 OutputComparer = ElementComparer | TextComparer
 
@@ -31,10 +36,8 @@ def make_placed(
         stage, output = names
         place.note(f"stage {stage!r}, output {output!r}: texts are compared on the CPU")
         return make_comparer(tolerance, *dtypes, shape, stats)
-    from paritygate.comparison.placed import PlacedComparer  # it loads what compiles for a GPU
-
     try:
-        return PlacedComparer(place, *names, tolerance, *dtypes, shape, stats)
+        return _placed_kind(names)(place, *names, tolerance, *dtypes, shape, stats)
     except (DeviceError, ValueError) as e:
         if place.wanted is not None:
             stage, output = names
@@ -43,6 +46,24 @@ def make_placed(
         if isinstance(e, DeviceError):
             raise
         raise ValueError(f"{e} (--compare-on cuda); {MEND}") from None
+
+
+def _placed_kind(names: tuple[str, str]) -> type[PlacedComparer]:
+    """What compares on a GPU; loads what compiles for one.
+
+    Raises:
+        DeviceError: that can't be loaded.
+    """
+    try:
+        from paritygate.comparison.placed import PlacedComparer
+    except Exception as e:  # a library that is missing or of another version, whatever it raises
+        stage, output = names
+        told = " ".join(str(e).split()) or type(e).__name__
+        raise DeviceError(
+            f"stage {stage!r}, output {output!r}: numba-cuda, which compiles for a GPU, can't be "
+            f"loaded: {told}; install 'paritygate[gpu]' again, or {MEND}"
+        ) from e
+    return PlacedComparer
 
 
 def make_comparer(

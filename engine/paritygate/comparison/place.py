@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from paritygate.core.errors import DeviceError
 from paritygate.core.tensors import CompareOn
@@ -139,7 +139,13 @@ def open_place(asked: CompareOn) -> Place | None:
 
     Raises:
         DeviceError: "cuda" was asked for, and nothing can be compared on a GPU here.
+        ValueError: something else was asked for than there is.
     """
+    if asked not in get_args(CompareOn):
+        raise ValueError(
+            f"compare_on: found {asked!r}, allowed are 'cpu', 'cuda' and 'auto'; None is as the "
+            "plan says"
+        )
     if asked != "cuda":
         return None
     try:

@@ -12,7 +12,7 @@ from paritygate.comparison.decide.detail import LazyDetail
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_add_up import what_is_wrong
 from paritygate.comparison.decisions_on_device import DeviceDecisions
-from paritygate.comparison.place import Place
+from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -20,7 +20,9 @@ from paritygate.core.tensors import Stats
 from paritygate.gpu.tensor import DeviceTensor, pieces
 from paritygate.tally.decision import DecisionTally
 
-_KNOWN_SAMPLES = 40
+_KNOWN_SAMPLES, _FEWEST = 40, 3
+_KNOWN_ELEMENTS = 1 << 20  # of a batch that is known, unless fewer samples have more
+_POSITIONS = 8  # at most along each axis but that of the classes
 
 
 class PlacedDecisions:
@@ -52,10 +54,9 @@ class PlacedDecisions:
     ) -> None:
         self._place, self._names = place, (stage, rule.name)
         self._device = DeviceDecisions(rule, tolerance, *dtypes, shape, stats)
-        self._host = DecisionComparer(rule, tolerance, *dtypes, shape, stats)
         self._step_bytes = max(1, int(np.prod(shape)) * np.dtype(np.float64).itemsize)
         try:
-            self._try_out(shape, dtypes)
+            self._try_out(rule, tolerance, dtypes, shape, stats)
         except ParityError:
             raise
         except Exception as e:  # whatever a driver raises
@@ -94,13 +95,23 @@ class PlacedDecisions:
         self._place.count_decided(*self._names, len(ordinals))
         return tally, self._device.detail(flipped, ref, cand)
 
-    def _try_out(self, shape: tuple[int, ...], dtypes: tuple[str, str]) -> None:
-        width = int(np.prod(shape))
-        sides = known_sides(_KNOWN_SAMPLES, width, dtypes)
-        ref, cand = (side.reshape(_KNOWN_SAMPLES, *shape) for side in sides)
-        rows = np.arange(_KNOWN_SAMPLES)
-        expected, detail = self._host.compare(ref, cand, rows)
-        found, lazy = self._device.compare_lazily(ref, cand, range(_KNOWN_SAMPLES))
+    def _try_out(
+        self,
+        rule: DecisionRule,
+        tolerance: Tolerance,
+        dtypes: tuple[str, str],
+        shape: tuple[int, ...],
+        stats: Stats,
+    ) -> None:
+        known = known_shape(shape, rule, 2 if is_simulated() else _POSITIONS)
+        width = int(np.prod(known))
+        samples = max(_FEWEST, min(_KNOWN_SAMPLES, _KNOWN_ELEMENTS // max(1, width)))
+        sides = known_sides(samples, width, dtypes)
+        ref, cand = (side.reshape(samples, *known) for side in sides)
+        host = DecisionComparer(rule, tolerance, *dtypes, known, stats)
+        expected, detail = host.compare(ref, cand, np.arange(samples))
+        device = DeviceDecisions(rule, tolerance, *dtypes, known, stats)
+        found, lazy = device.compare_lazily(ref, cand, range(samples))
         is_same = (
             found.to_json() == expected.to_json()
             and np.array_equal(lazy.flipped_rows, detail.flipped_rows)
@@ -115,3 +126,10 @@ class PlacedDecisions:
     def _failed(self, why: object) -> DeviceError:
         stage, decision = self._names
         return device_failed(f"stage {stage!r}, decision {decision!r}", self._place, why)
+
+
+def known_shape(shape: tuple[int, ...], rule: DecisionRule, most: int) -> tuple[int, ...]:
+    """The shape of a known sample: as many classes, and few positions, side by side as there."""
+    has_classes = rule.argmax or rule.topk is not None
+    own = (rule.axis - 1 if rule.axis > 0 else len(shape) + rule.axis) if has_classes else -1
+    return tuple(n if axis == own else min(n, most) for axis, n in enumerate(shape))

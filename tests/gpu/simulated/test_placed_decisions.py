@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
+from paritygate.comparison import placed_decisions
 from paritygate.comparison.decide.device_counts import Flipped
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import Deciding
@@ -226,6 +227,40 @@ def test_lists_that_come_back_as_zeros_are_noticed(
     monkeypatch.setattr(DecisionsTally, "read", read)
     with pytest.raises(DeviceError, match="it lists .*; nothing that it counted is used"):
         made.compare_lazily(there(ref), there(cand), ROWS, None)
+
+
+def test_the_known_batch_of_large_samples_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, real = [], placed_decisions.known_sides
+
+    def known_sides(samples: int, width: int, dtypes: tuple[str, str]) -> Any:
+        sizes.append((samples, width))
+        return real(samples, width, dtypes)
+
+    monkeypatch.setattr(placed_decisions, "known_sides", known_sides)
+    monkeypatch.setattr(placed_decisions, "_KNOWN_ELEMENTS", 60)
+    rule = DecisionRule("d", "y", argmax=True, axis=1)
+    given = TOLERANCE, ("float32", "float32")
+    PlacedDecisions(place(), "s", rule, *given, (3, 9000, 7000), "gate")
+    rule = DecisionRule("d", "y", argmax=True)
+    PlacedDecisions(place(), "s", rule, *given, (90, 1, 30), "gate")
+    assert sizes == [(5, 12), (3, 60)]
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "known"),
+    [
+        ({"argmax": True, "axis": 1}, (21, 512, 512), (21, 8, 8)),
+        ({"argmax": True, "axis": -1}, (1024, 50257), (8, 50257)),
+        ({"topk": 2, "axis": -2}, (7, 100, 1), (7, 100, 1)),
+        ({"topk": 2, "axis": 2}, (9, 100, 9), (8, 100, 8)),
+        ({"bands": parse_bands("a < 0 <= b"), "elementwise": True}, (900, 3), (8, 3)),
+        ({"bands": parse_bands("a < 0 <= b")}, (), ()),
+    ],
+)
+def test_a_known_sample_has_all_classes_and_few_positions(
+    given: Any, shape: tuple[int, ...], known: tuple[int, ...]
+) -> None:
+    assert placed_decisions.known_shape(shape, DecisionRule("d", "y", **given), 8) == known
 
 
 def test_only_samples_that_are_asked_for_are_copied() -> None:

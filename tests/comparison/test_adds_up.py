@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paritygate.comparison.adds_up import what_is_wrong
+from paritygate.comparison.adds_up import what_is_wrong, what_was_not_sent
 from paritygate.comparison.details import SampleDetail, Worst
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.dtypes import numpy_dtype
@@ -66,6 +66,7 @@ def test_what_the_cpu_counts_adds_up(
     order = np.array(ordinals, np.int64) + 2**40
     found = comparer.compare(ref, cand, order)
     assert what_is_wrong(comparer, found, order) == ""
+    assert what_was_not_sent(comparer, found[0], (ref, cand), order) == ""
 
 
 def counted(kind: str, tolerance: Tolerance, stats: Any = "gate", dtype: str = "float32") -> Any:
@@ -230,3 +231,16 @@ def test_an_error_over_the_cap_that_nobody_lists_is_noticed() -> None:
     assert told.endswith("and lists 0 failing elements")
     exceeded = replace(detail, bits=np.full_like(detail.bits, 1))
     assert "no samples above the cap" in what_is_wrong(comparer, (tally, exceeded), ROWS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_values_that_were_not_sent_are_noticed(dtype: str) -> None:
+    whole = np.arange(SAMPLES * WIDTH).reshape(SAMPLES, WIDTH) % 3 > 0
+    ref = whole.astype(numpy_dtype(dtype))
+    cand = (~whole).astype(numpy_dtype(dtype))
+    comparer = ElementComparer(Tolerance(), dtype, dtype, (WIDTH,), "full")
+    tally, _ = comparer.compare(ref, cand, ROWS)
+    assert what_was_not_sent(comparer, tally, (ref, cand), ROWS) == ""
+    assert what_was_not_sent(comparer, tally, (object(), object()), ROWS) == ""
+    assert "and was sent" in what_was_not_sent(comparer, tally, (cand, object()), ROWS)
+    assert "and was sent" in what_was_not_sent(comparer, tally, (ref, ref), ROWS)

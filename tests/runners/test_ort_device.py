@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -145,6 +145,10 @@ def test_which_outputs_may_stay() -> None:
     assert stayable(loaded(device_id="1"), many) == frozenset()
     assert stayable(loaded(enable_cuda_graph="1"), many) == frozenset()
     assert stayable(loaded("cpu"), many) == frozenset()
+    for option in ({"device_id": "1"}, {"trt_cuda_graph_enable": "1"}):
+        both = {CUDA: {"device_id": "0"}, "TensorrtExecutionProvider": option}
+        other = SimpleNamespace(device="cuda", provider_options=both)
+        assert stayable(cast(Any, other), many) == frozenset()
 
 
 @pytest.mark.parametrize("changes", [{"device": "cpu"}, {"size": 23}, {"shape": (0, 3), "size": 0}])

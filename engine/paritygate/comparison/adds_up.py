@@ -48,6 +48,31 @@ def what_is_wrong(comparer: ElementComparer, found: Found, ordinals: Ints | rang
     )
 
 
+def what_was_not_sent(
+    comparer: ElementComparer, tally: OutputTally, sides: tuple[Any, Any], ordinals: Ints | range
+) -> str:
+    """Which value of an extreme isn't the one that lies on the host; empty where all are.
+
+    Args:
+        comparer: of the output.
+        tally: in which nothing is wrong.
+        sides: the reference and the candidate, `(samples, *sample_shape)`; what isn't an array of
+            the host in the declared dtype isn't looked at.
+        ordinals: of the samples.
+    """
+    for at, _ in _located(tally, comparer.width):
+        if at.index < 0:
+            continue
+        row = _row_of(ordinals, at.ordinal)
+        for side, dtype, value in zip(sides, comparer.dtypes, (at.ref, at.cand), strict=True):
+            if not isinstance(side, np.ndarray) or side.dtype.newbyteorder("=") != dtype:
+                continue
+            sent = side[row].reshape(-1)[at.index]
+            if (int(sent) if tally.integer else float(sent)) != value:
+                return f"it says that a value is {value!r}, and was sent {sent!s}"
+    return ""
+
+
 def is_ascending(rows: Ints, below: int) -> bool:
     """Whether these are numbers from 0 to below a limit, each once, in order."""
     return bool(np.all(np.diff(np.concatenate([[-1], rows, [below]])) > 0))

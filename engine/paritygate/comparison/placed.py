@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from paritygate.comparison.adds_up import what_is_wrong
+from paritygate.comparison.adds_up import what_is_wrong, what_was_not_sent
 from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
@@ -113,13 +113,26 @@ class PlacedComparer(ElementComparer):
             except Exception as e:
                 if not is_out_of_memory(e):
                     raise self._failed(e) from e
+                if tried < 2 * self._sample_bytes:  # one sample was sent at once
+                    self._give_up()
+                    return None
                 self._place.shrink(tried)
                 continue
             problem = what_is_wrong(self, found, ordinals)
+            problem = problem or what_was_not_sent(self, found[0], (ref, cand), ordinals)
             if problem:
                 raise self._failed(problem)
             return found
         return None
+
+    def _give_up(self) -> None:
+        """Compare this output on the CPU from now on."""
+        self._device = None
+        stage, output = self._names
+        self._place.note(
+            f"stage {stage!r}, output {output!r}: the GPU had no room for a sample of "
+            f"{self._sample_bytes:,} bytes a side; what followed was compared on the CPU"
+        )
 
     def _in_pieces(
         self,

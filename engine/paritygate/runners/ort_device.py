@@ -14,15 +14,15 @@ from paritygate.runners.ort_types import BRIDGED
 from paritygate.runners.ort_wiring import Wiring
 
 DEVICE = "cuda"
-_PROVIDER = "CUDAExecutionProvider"
+_GRAPH = "cuda_graph"  # in names of options: buffers of a graph can't be changed
 _GRAPHS = ("1", "True", "true")
 
 
 def stayable(loaded: Loaded, wiring: Wiring) -> frozenset[str]:
     """Outputs that may be left on the GPU: of the first device, of shapes that are known."""
-    options = loaded.provider_options.get(_PROVIDER, {})
-    is_first = options.get("device_id", "0") == "0"
-    has_graphs = options.get("enable_cuda_graph", "0") in _GRAPHS  # its buffers can't be changed
+    given = [pair for options in loaded.provider_options.values() for pair in options.items()]
+    is_first = all(value == "0" for name, value in given if name == "device_id")
+    has_graphs = any(value in _GRAPHS for name, value in given if _GRAPH in name)
     if loaded.device != DEVICE or not wiring.is_bound or not is_first or has_graphs:
         return frozenset()
     declared = wiring.declared or {}

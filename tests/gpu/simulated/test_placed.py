@@ -173,6 +173,33 @@ def test_no_memory_at_all_is_the_cpus_turn(monkeypatch: pytest.MonkeyPatch) -> N
     assert where.samples == {("s", "y"): {"cuda": 0, "cpu": 2 * SAMPLES}}
 
 
+def test_a_sample_without_room_costs_no_other_output_the_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = Place(CHIP, piece_bytes=64)
+    wide, thin = placed_comparer(where, width=50), placed_comparer(where)
+    given = refuse_above(monkeypatch, 100, RefusedError(2))
+    ref, cand = sides(50)
+    check(wide, ref, cand)
+    check(wide, ref, cand)
+    assert given == [200]
+    check(thin, *sides())
+    assert where.samples == {("s", "y"): {"cuda": SAMPLES, "cpu": 2 * SAMPLES}}
+    assert where.piece_bytes == 64
+    (note,) = where.notes
+    assert note == (
+        "stage 's', output 'y': the GPU had no room for a sample of 200 bytes a side; what "
+        "followed was compared on the CPU"
+    )
+
+
+def test_what_arrives_as_zeros_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    comparer, real = placed_comparer(Place(CHIP)), on_device.on_device
+    monkeypatch.setattr(on_device, "on_device", lambda array: real(np.zeros_like(array)))
+    with pytest.raises(DeviceError, match=r"it says that a value is 0\.0, and was sent"):
+        comparer.compare(*sides(), np.arange(SAMPLES), is_lazy=True)
+
+
 def test_memory_that_fails_between_pieces_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ref, cand = sides()
     where = Place(CHIP, piece_bytes=2 * LEAST_BYTES)

@@ -58,7 +58,7 @@ def test_what_the_cpu_decides_adds_up(
     has_labels = is_labelled and kind not in ("each", "positions")
     truth = np.arange(samples) % 3 - 1 if has_labels else None
     tally, flipped = decide(kind, ref, cand, truth, nonfinite=nonfinite)
-    assert what_is_wrong(tally, flipped, samples) == ""
+    assert what_is_wrong(tally, flipped, np.arange(samples) + 9) == ""
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,7 @@ def test_what_the_cpu_decides_adds_up(
     [
         ({"margin_min": None}, "no smallest margin of 6"),
         ({"margin_min": MarginAt(np.nan, 9)}, "the smallest margin is nan"),
+        ({"margin_min": MarginAt(0.0, 15)}, "wasn't sent: row 15"),
         ({"tied_ref": 7}, "up to 7 ties"),
         ({"at_risk": -1}, "ties or risks in 6 decisions"),
         ({"depends_on_compare_as": 9}, "up to 9 ties"),
@@ -79,9 +80,9 @@ def test_what_the_cpu_decides_adds_up(
 def test_counts_that_contradict_each_other_are_noticed(changed: Any, message: str) -> None:
     ref = np.arange(18, dtype=np.float32).reshape(6, 3) % 7
     tally, flipped = decide("argmax", ref, ref[:, ::-1].copy(), np.arange(6) % 3)
-    assert what_is_wrong(tally, flipped, 6) == ""
-    assert message in what_is_wrong(replace(tally, **changed), flipped, 6)
-    assert "listed twice" in what_is_wrong(tally, np.zeros_like(flipped), 6)
+    assert what_is_wrong(tally, flipped, range(9, 15)) == ""
+    assert message in what_is_wrong(replace(tally, **changed), flipped, np.arange(9, 15))
+    assert "listed twice" in what_is_wrong(tally, np.zeros_like(flipped), range(9, 15))
 
 
 def listed(kind: str, rows: Any, pairs: Any, margins: Any = None, *, match: bool = False) -> str:

@@ -13,8 +13,9 @@ from paritygate.tally.decision import UNDEFINED, DecisionTally
 Doubles = npt.NDArray[np.float64]
 
 
-def what_is_wrong(tally: DecisionTally, flipped: Codes, samples: int) -> str:
-    """Why what was counted of so many samples can't be right; empty where it may be."""
+def what_is_wrong(tally: DecisionTally, flipped: Codes, ordinals: Codes | range) -> str:
+    """Why what was counted of the samples of these ordinals can't be right; empty where it may."""
+    samples = len(ordinals)
     made = tally.positions if tally.is_positioned else tally.samples
     total = sum(tally.matrix.values()) + tally.other_pairs
     if tally.samples != samples or total != made * tally.places:
@@ -28,7 +29,7 @@ def what_is_wrong(tally: DecisionTally, flipped: Codes, samples: int) -> str:
         return "the samples that it lists as flipped aren't samples, or are listed twice"
     if len(flipped) != tally.flips or (tally.places == 1 and known < differ):
         return f"it counted {differ:,} decisions that differ, and {known:,} that flipped"
-    return _of_margins(tally, made) or _of_counts(tally, made)
+    return _of_margins(tally, made, ordinals) or _of_counts(tally, made)
 
 
 def what_is_wrongly_listed(
@@ -70,7 +71,7 @@ def what_is_wrongly_listed(
     return ""
 
 
-def _of_margins(tally: DecisionTally, made: int) -> str:
+def _of_margins(tally: DecisionTally, made: int, ordinals: Codes | range) -> str:
     undefined = tally.undefined_ref
     if tally.margins is not None and tally.margins.total + undefined != made:
         return f"it counted {tally.margins.total:,} margins of {made - undefined:,}"
@@ -83,6 +84,8 @@ def _of_margins(tally: DecisionTally, made: int) -> str:
         return f"it has no smallest margin of {made - undefined:,}, or one of none"
     if least is not None and not least.margin >= 0.0:
         return f"it says that the smallest margin is {least.margin:.3g}"
+    if least is not None and least.ordinal not in ordinals:
+        return f"it names a sample that wasn't sent: row {least.ordinal:,}"
     return ""
 
 

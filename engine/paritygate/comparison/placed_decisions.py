@@ -89,7 +89,7 @@ class PlacedDecisions:
                 raise self._failed(e) from e
             self._place.note("the GPU had no room for decisions of a block, made on the CPU")
             return None
-        problem = what_is_wrong(tally, flipped.rows, len(ordinals))
+        problem = what_is_wrong(tally, flipped.rows, numbers)
         if problem:
             raise self._failed(problem)
         self._place.count_decided(*self._names, len(ordinals))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.errors import DeviceError
 from paritygate.gpu import argmax, bands, topk
 from paritygate.gpu.decide import Batch, Found
 from paritygate.gpu.device import SIMULATED, THREADS, cuda
@@ -59,8 +60,8 @@ class Bands:
     def __init__(self, edges: Doubles, tie_up: Flags) -> None:
         count = edges.shape[1]
         self.codes = count + 1
-        self._edges = cuda.to_device(np.ascontiguousarray(edges))
-        self._tie_up = cuda.to_device(tie_up.astype(np.uint8))
+        self._given = np.ascontiguousarray(edges), tie_up.astype(np.uint8)
+        self._edges, self._tie_up = map(cuda.to_device, self._given)
         ends = np.empty((2, count + 1), np.int64)
         ends[0], ends[1] = bands.HIGHEST, bands.LOWEST
         self._on, self._ends = cuda.to_device(np.zeros(count, np.int64)), cuda.to_device(ends)
@@ -77,7 +78,14 @@ class Bands:
         """Reference scores that equal each edge; and the lowest and highest of each band.
 
         Of `(2, bands)` scores, which are on no edge, NaN stands where a band has none.
+
+        Raises:
+            DeviceError: the device had other edges than it was given.
         """
+        edges, tie_up = self._given
+        is_same = np.array_equal(self._edges.copy_to_host(), edges)
+        if not is_same or not np.array_equal(self._tie_up.copy_to_host(), tie_up):
+            raise DeviceError("it decided by other edges than it was given")
         keys = self._ends.copy_to_host()
         is_none = keys[0] > keys[1]
         bits = np.where(keys >= 0, keys, keys ^ bands.HIGHEST)

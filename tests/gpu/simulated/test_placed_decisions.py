@@ -18,6 +18,7 @@ from paritygate.comparison.placed_decisions import PlacedDecisions
 from paritygate.core.bands import parse_bands
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.gpu import kinds
 from paritygate.gpu.decided import DecisionsTally
 from paritygate.gpu.driver import Chip
 from paritygate.gpu.tensor import DeviceTensor
@@ -227,6 +228,18 @@ def test_lists_that_come_back_as_zeros_are_noticed(
     monkeypatch.setattr(DecisionsTally, "read", read)
     with pytest.raises(DeviceError, match="it lists .*; nothing that it counted is used"):
         made.compare_lazily(there(ref), there(cand), ROWS, None)
+
+
+def test_edges_that_arrive_as_zeros_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, real = decider("bands", place()), kinds.Bands.__init__
+
+    def begin(self: Any, edges: Any, tie_up: Any) -> None:
+        real(self, edges, tie_up)
+        self._edges.copy_to_device(np.zeros_like(edges))
+
+    monkeypatch.setattr(kinds.Bands, "__init__", begin)
+    with pytest.raises(DeviceError, match="it decided by other edges than it was given; nothing"):
+        made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
 
 
 def test_the_known_batch_of_large_samples_is_small(monkeypatch: pytest.MonkeyPatch) -> None:

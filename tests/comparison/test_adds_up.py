@@ -66,7 +66,7 @@ def test_what_the_cpu_counts_adds_up(
     order = np.array(ordinals, np.int64) + 2**40
     found = comparer.compare(ref, cand, order)
     assert what_is_wrong(comparer, found, order) == ""
-    assert what_was_not_sent(comparer, found[0], (ref, cand), order) == ""
+    assert what_was_not_sent(comparer, found, (ref, cand), order) == ""
 
 
 def counted(kind: str, tolerance: Tolerance, stats: Any = "gate", dtype: str = "float32") -> Any:
@@ -239,8 +239,22 @@ def test_values_that_were_not_sent_are_noticed(dtype: str) -> None:
     ref = whole.astype(numpy_dtype(dtype))
     cand = (~whole).astype(numpy_dtype(dtype))
     comparer = ElementComparer(Tolerance(), dtype, dtype, (WIDTH,), "full")
-    tally, _ = comparer.compare(ref, cand, ROWS)
-    assert what_was_not_sent(comparer, tally, (ref, cand), ROWS) == ""
-    assert what_was_not_sent(comparer, tally, (object(), object()), ROWS) == ""
-    assert "and was sent" in what_was_not_sent(comparer, tally, (cand, object()), ROWS)
-    assert "and was sent" in what_was_not_sent(comparer, tally, (ref, ref), ROWS)
+    found = comparer.compare(ref, cand, ROWS)
+    assert what_was_not_sent(comparer, found, (ref, cand), ROWS) == ""
+    assert what_was_not_sent(comparer, found, (object(), object()), ROWS) == ""
+    assert "and was sent" in what_was_not_sent(comparer, found, (cand, object()), ROWS)
+    assert "and was sent" in what_was_not_sent(comparer, found, (ref, ref), ROWS)
+
+
+@pytest.mark.parametrize("bad", [9.0, np.nan])
+def test_samples_that_dont_fail_as_they_are_listed_are_noticed(bad: float) -> None:
+    ref = np.ones((SAMPLES, WIDTH), np.float32)
+    cand = ref.copy()
+    cand[4, 2] = bad
+    comparer = ElementComparer(Tolerance(), "float32", "float32", (WIDTH,), "gate")
+    tally, detail = comparer.compare(ref, cand, ROWS)
+    assert what_was_not_sent(comparer, (tally, detail), (ref, cand), ROWS) == ""
+    worst = detail.worst.of(detail.rows)
+    moved = replace(detail, rows=detail.rows - 1, worst=replace(worst, rows=detail.rows - 1))
+    told = what_was_not_sent(comparer, (tally, moved), (ref, cand), ROWS)
+    assert told == "the worst elements of samples that it lists have other errors"

@@ -49,28 +49,46 @@ def what_is_wrong(comparer: ElementComparer, found: Found, ordinals: Ints | rang
 
 
 def what_was_not_sent(
-    comparer: ElementComparer, tally: OutputTally, sides: tuple[Any, Any], ordinals: Ints | range
+    comparer: ElementComparer, found: Found, sides: tuple[Any, Any], ordinals: Ints | range
 ) -> str:
-    """Which value of an extreme isn't the one that lies on the host; empty where all are.
+    """Which values of extremes and worst elements aren't those of the host; empty where all are.
 
     Args:
         comparer: of the output.
-        tally: in which nothing is wrong.
+        found: in which nothing is wrong.
         sides: the reference and the candidate, `(samples, *sample_shape)`; what isn't an array of
             the host in the declared dtype isn't looked at.
         ordinals: of the samples.
     """
-    for at, _ in _located(tally, comparer.width):
-        if at.index < 0:
-            continue
-        row = _row_of(ordinals, at.ordinal)
-        for side, dtype, value in zip(sides, comparer.dtypes, (at.ref, at.cand), strict=True):
-            if not isinstance(side, np.ndarray) or side.dtype.newbyteorder("=") != dtype:
+    tally, detail = found
+    width = comparer.width
+    own, other = (
+        side.reshape(-1, width) if _is_of_host(side, dtype) else None
+        for side, dtype in zip(sides, comparer.dtypes, strict=True)
+    )
+    for at, _ in _located(tally, width):
+        for side, value in ((own, at.ref), (other, at.cand)):
+            if side is None or at.index < 0:
                 continue
-            sent = side[row].reshape(-1)[at.index]
+            sent = side[_row_of(ordinals, at.ordinal), at.index]
             if (int(sent) if tally.integer else float(sent)) != value:
                 return f"it says that a value is {value!r}, and was sent {sent!s}"
-    return ""
+    if own is None or other is None or (tally.integer and own.dtype.itemsize == 8):
+        return ""
+    worst = detail.worst.of(detail.rows)
+    at_worst = (detail.rows, worst.index)
+    with np.errstate(all="ignore"):
+        ref, cand = (side[at_worst].astype(np.float64) for side in (own, other))
+        error = np.abs(cand - ref)
+    is_finite = np.isfinite(ref) & np.isfinite(cand)
+    if np.all(np.where(is_finite, error, math.inf) == worst.error):
+        return ""
+    return "the worst elements of samples that it lists have other errors"
+
+
+def _is_of_host(side: Any, dtype: np.dtype[Any]) -> bool:
+    is_array = isinstance(side, np.ndarray) and side.flags.c_contiguous
+    return is_array and side.dtype.newbyteorder("=") == dtype
 
 
 def is_ascending(rows: Ints, below: int) -> bool:

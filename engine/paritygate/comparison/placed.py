@@ -119,7 +119,7 @@ class PlacedComparer(ElementComparer):
                 self._place.shrink(tried)
                 continue
             problem = what_is_wrong(self, found, ordinals)
-            problem = problem or what_was_not_sent(self, found[0], (ref, cand), ordinals)
+            problem = problem or what_was_not_sent(self, found, (ref, cand), ordinals)
             if problem:
                 raise self._failed(problem)
             return found

@@ -292,8 +292,9 @@ class Deciding:
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
-        rooms = (array for room in self._rooms for array in room.values())
-        return self._counter.bytes_held + sum(int(array.nbytes) for array in rooms)
+        rooms = [array for room in self._rooms for array in room.values()]
+        own = [array for array in vars(self._kind).values() if hasattr(array, "copy_to_host")]
+        return self._counter.bytes_held + sum(int(array.nbytes) for array in (*rooms, *own))
 
     def finish(self) -> tuple[DecisionTally, Flipped]:
         """The tally of all batches, and the samples that flipped, numbered as they were added."""

@@ -12,7 +12,7 @@ from numba import cuda
 from paritygate.comparison import placed_decisions
 from paritygate.comparison.decide.device_counts import Flipped
 from paritygate.comparison.decisions import DecisionComparer
-from paritygate.comparison.decisions_on_device import Deciding
+from paritygate.comparison.decisions_on_device import Deciding, DeviceDecisions
 from paritygate.comparison.place import Place
 from paritygate.comparison.placed_decisions import PlacedDecisions
 from paritygate.core.bands import parse_bands
@@ -75,6 +75,7 @@ def test_tensors_of_parts_are_decided_as_whole_arrays(kind: str, has_labels: boo
     ours, theirs = found[1].told(rows), detail.told(rows)
     assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)
     assert where.decided == {("s", "d"): SAMPLES}
+    assert where.peak_bytes > 0
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int32"])
@@ -228,6 +229,16 @@ def test_lists_that_come_back_as_zeros_are_noticed(
     monkeypatch.setattr(DecisionsTally, "read", read)
     with pytest.raises(DeviceError, match="it lists .*; nothing that it counted is used"):
         made.compare_lazily(there(ref), there(cand), ROWS, None)
+
+
+def test_places_of_topk_count_as_memory_that_is_held() -> None:
+    given = RULES["topk"], TOLERANCE, "float32", "float32", (4,), "gate"
+    deciding = DeviceDecisions(*given).begin()
+    ref, cand = sides("topk")
+    deciding.add(ref, cand, range(SAMPLES))
+    kind = deciding._kind
+    assert isinstance(kind, kinds.Topk)
+    assert deciding.bytes_held >= deciding._counter.bytes_held + kind._best.nbytes > 0
 
 
 def test_edges_that_arrive_as_zeros_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from paritygate.comparison.place import open_place
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.driver import Chip, NoCudaError
+from paritygate.pipeline import execute
 from paritygate_frontends.report.runtime import render_comparison
 
 REASON = "no NVIDIA driver is installed"
@@ -114,6 +115,27 @@ def test_a_compiler_that_cant_be_loaded_is_told(
     assert type(make_placed(where, *given)) is ElementComparer
     assert "compared on the CPU" in where.notes[0]
     assert told in where.notes[0]
+
+
+@pytest.mark.parametrize(("asked", "planned", "found"), [
+    (None, "", "cpu"), (None, "auto", "auto"), ("auto", "cpu", "auto"), ("cpu", "auto", "cpu"),
+])  # fmt: skip
+def test_the_cpu_compares_unless_a_plan_or_a_caller_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Any, planned: str, found: str
+) -> None:
+    seen = []
+    kept = execute.prepare_plan
+
+    def prepared(*args: Any, compare_on: str, **options: Any) -> Any:
+        seen.append(compare_on)
+        return kept(*args, **options)
+
+    monkeypatch.setattr(execute, "prepare_plan", prepared)
+    plan = make_plan(tmp_path, 1.0 + 1e-6)
+    if planned:
+        plan.write_text(f'compare_on = "{planned}"\n{plan.read_text()}')
+    paritygate.run(plan, out=None, compare_on=asked)
+    assert seen == [found]
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def run(
         keep_outputs: leave what every runner answers in the run folder, as recordings.
         noise: measure how far the references differ from themselves, as a plan with `[noise]` does.
         isolate: every runner in a process of its own, as with `isolate = "process"`.
-        compare_on: "cpu", "cuda": on a GPU, or "auto"; None: as the plan says, else "auto".
+        compare_on: "cpu", "cuda": on a GPU, or "auto"; None: as the plan says, else "cpu".
         observer: given the engine's events.
 
     Raises:

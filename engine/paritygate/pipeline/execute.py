@@ -63,7 +63,7 @@ class Options:
         observer: given the engine's events.
         keep_outputs: leave what every runner answers in the run folder.
         noise: measure the noise of the references, as the plan's `[noise]` says or as its defaults.
-        compare_on: "cpu", "cuda" or "auto"; None: as the plan says, else "auto".
+        compare_on: "cpu", "cuda" or "auto"; None: as the plan says, else "cpu".
     """
 
     out: Path | None = None
@@ -112,7 +112,7 @@ def execute(plan: Plan, options: Options) -> Outcome:
         stats=options.stats,
         cuts=options.cuts,
         callables=options.callables,
-        compare_on=options.compare_on or plan.table.compare_on or "auto",
+        compare_on=options.compare_on or plan.table.compare_on or "cpu",
     )
     with ready.resources:
         folder = RunFolder(options.out, plan.name) if options.out is not None else None

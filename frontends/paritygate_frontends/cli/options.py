@@ -75,7 +75,8 @@ Threads = Annotated[
 ComparesOn = Annotated[
     CompareOn | None,
     typer.Option(
-        "--compare-on", help="Compare on the CPU, on a GPU (cuda), or where outputs are (auto)."
+        "--compare-on",
+        help="Compare on the CPU, on a GPU (cuda), or where outputs are (auto); default: CPU.",
     ),
 ]
 Limit = Annotated[

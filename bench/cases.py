@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from bench.contract import Contract
-from bench.decisions import DECISIONS
-from bench.dtypes import DTYPES
+from bench.decisions import DECISIONS, Decisions
+from bench.dtypes import DTYPES, Dtype
 from bench.elements import Elements, InCache
 from bench.failing import Failing
 from bench.harness import NullRun
@@ -56,3 +56,5 @@ CASES: tuple[Case, ...] = (
     Memory("shuffled"),
     Memory("all failing"),
 )
+
+SPREAD = (Elements, Failing, Decisions, Dtype)  # what memory limits

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -28,15 +28,17 @@ class Scale:
     Attributes:
         folder: where packs and models are made.
         quick: smallest sizes, one round.
+        turns: how often the case is measured, each time a part of the rounds.
     """
 
     folder: Path
     quick: bool = False
+    turns: int = 1
 
     @property
     def rounds(self) -> int:
         """Interleaved rounds, of which the median is told."""
-        return 1 if self.quick else 9
+        return 1 if self.quick else 9 // self.turns
 
     def size(self, full: int, quick: int) -> int:
         """One of two sizes."""
@@ -50,11 +52,18 @@ class Figure:
     median: float
     low: float
     high: float
+    values: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     @staticmethod
     def of(values: Sequence[float]) -> Figure:
         """The figure of one value a round."""
-        return Figure(statistics.median(values), min(values), max(values))
+        return Figure(statistics.median(values), min(values), max(values), tuple(values))
+
+    @staticmethod
+    def joined(figures: Sequence[Figure | None]) -> Figure | None:
+        """The figure of the rounds of all; None where there are none."""
+        found = [value for figure in figures if figure is not None for value in figure.values]
+        return Figure.of(found) if found else None
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,14 @@ class Row:
         ratio = [o / b for o, b in zip(ours, base, strict=True)]
         found = Figure.of(ours), Figure.of(base), Figure.of(ratio)
         return Row(label, found[0], unit, found[1], baseline, found[2], limit, limited)
+
+    @staticmethod
+    def joined(rows: Sequence[Row]) -> Row:
+        """One row of the rounds of several of one label."""
+        ours = Figure.joined([row.ours for row in rows])
+        assert ours is not None
+        base, ratio = (Figure.joined([getattr(row, n) for row in rows]) for n in ("base", "ratio"))
+        return replace(rows[0], ours=ours, base=base, ratio=ratio)
 
     @property
     def is_met(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench.cases import CASES
 from bench.measure import Case, Figure, Row, Scale
-from bench.run import merged
+from bench.run import measure, merged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,3 +75,23 @@ def test_command_names_the_cases_for_an_unknown_name() -> None:
     )
     assert done.returncode == 2
     assert all(case.name in done.stderr for case in CASES)
+
+
+def test_what_is_measured_again_has_the_rounds_of_all_turns(tmp_path: Path) -> None:
+    scales = []
+
+    class Counted:
+        name, labels = "a case", ("a case",)
+
+        def measure(self, scale: Scale) -> list[Row]:
+            scales.append(scale)
+            turn = float(len(scales))
+            return [Row.against("a case", [turn, turn + 10], "s", [1.0, 2.0], "what")]
+
+    case = Counted()
+    (row,) = measure([case], [case], Scale(tmp_path))
+    assert [scale.rounds for scale in scales] == [3, 3, 3]
+    assert row.ours == Figure(7.0, 1.0, 13.0)
+    assert row.ratio == Figure(4.25, 1.0, 6.5)
+    (row,) = measure([case], [], Scale(tmp_path))
+    assert scales[-1].rounds == 9

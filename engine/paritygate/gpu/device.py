@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numba.cuda
 import numpy as np
 
+from paritygate.gpu.kept import Kept
 from paritygate.kernels import scalar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,8 +42,16 @@ def _ordered(value: int) -> int:
 
 
 def kernel(function: F) -> F:
-    """Compile a kernel, when it is first launched."""
-    return cast(F, cuda.jit(function))
+    """Compile a kernel, when it is first launched and isn't kept on disk.
+
+    What runs is assembled from the PTX that tests read: where Numba may, it would optimize anew
+    when linking, which takes as long again.
+    """
+    if SIMULATED:
+        return cast(F, cuda.jit(function))
+    made = cuda.jit(function, lto=False)
+    Kept(made)
+    return cast(F, made)
 
 
 def device(function: F) -> F:

@@ -28,7 +28,7 @@ from numba.core.serialize import dumps
 from paritygate.kernels.linked import make_cells, needs_of
 
 config: Any = numba_config  # its attributes are made at run time
-_SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).parent
 _DIGEST_BYTES = 32
 _NOWHERE = (OSError, RuntimeError)  # no folder, or none that may be read or written
 
@@ -44,7 +44,7 @@ class KernelCache:
     @staticmethod
     def covers(function: Callable[..., Any]) -> bool:
         """Whether the folder's name stands for everything that a function is made of."""
-        is_ours = Path(function.__code__.co_filename).parent == _SOURCES
+        is_ours = Path(function.__code__.co_filename).parent == SOURCES
         return is_ours and function.__closure__ is None
 
     @property
@@ -55,12 +55,8 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The function compiled for a signature; None: there is none."""
         key = self._key(sig, target_context.codegen())
-        try:
-            data = self._path(key).read_bytes()
-        except _NOWHERE:
-            return None
-        digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-        if hashlib.sha256(content).digest() != digest:
+        content = read_kept(cache_folder, self._file(key))
+        if content is None:
             return None
         found, needs, payload = pickle.loads(content)
         if found != key:
@@ -74,8 +70,7 @@ class KernelCache:
             return
         key = self._key(sig, compiled.codegen)
         content = dumps((key, needs_of(compiled.library), compiled._reduce()))
-        with suppress(*_NOWHERE):
-            _write_whole(self._path(key), hashlib.sha256(content).digest() + content)
+        write_kept(cache_folder, self._file(key), content)
 
     def flush(self) -> None:
         """Forget the function, of all signatures."""
@@ -86,8 +81,24 @@ class KernelCache:
         made_by = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag)
         return repr((self._name, str(sig), codegen.magic_tuple(), made_by))
 
-    def _path(self, key: str) -> Path:
-        return cache_folder() / f"{self._name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    def _file(self, key: str) -> str:
+        return f"{self._name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def read_kept(folder: Callable[[], Path], file: str) -> bytes | None:
+    """What `write_kept` wrote to a file; None: it isn't there, or not as it was written."""
+    try:
+        data = (folder() / file).read_bytes()
+    except _NOWHERE:
+        return None
+    digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == digest else None
+
+
+def write_kept(folder: Callable[[], Path], file: str, content: bytes) -> None:
+    """Write a file with its digest, if it can be written."""
+    with suppress(*_NOWHERE):
+        _write_whole(folder() / file, hashlib.sha256(content).digest() + content)
 
 
 def _write_whole(path: Path, data: bytes) -> None:
@@ -112,20 +123,25 @@ def cache_folder() -> Path:
     Raises:
         RuntimeError: this user has no home.
     """
-    return _cache_root() / source_digest()
+    return cache_root() / source_digest(SOURCES)
 
 
-def source_digest() -> str:
-    """First 16 hex digits of the SHA-256 over names and contents of all kernel sources."""
+def source_digest(*folders: Path) -> str:
+    """First 16 hex digits of the SHA-256 over names and contents of all sources in some folders."""
     digest = hashlib.sha256()
-    for path in sorted(_SOURCES.glob("*.py")):
+    for path in (path for folder in folders for path in sorted(folder.glob("*.py"))):
         content = path.read_bytes()
         digest.update(f"{path.name}\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()[:16]
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
+    """Folder of all folders of machine code.
+
+    Raises:
+        RuntimeError: this user has no home.
+    """
     if config.CACHE_DIR:
         return Path(config.CACHE_DIR) / "paritygate"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,22 +33,28 @@ class _Clock(event.Listener):
     def on_start(self, event: Any) -> None:
         """A function is compiled from now on."""
         if _is_kernel(event):
-            with self._lock:
-                if self._running == 0:
-                    self._since = time.perf_counter()
-                    self._collects = gc.isenabled()
-                    gc.disable()
-                self._running += 1
+            self.start()
 
     def on_end(self, event: Any) -> None:
         """It has been, or couldn't be."""
         if _is_kernel(event):
-            with self._lock:
-                self._running -= 1
-                if self._running == 0:
-                    self._before += time.perf_counter() - self._since
-                    if self._collects:
-                        gc.enable()
+            self.stop()
+
+    def start(self) -> None:
+        with self._lock:
+            if self._running == 0:
+                self._since = time.perf_counter()
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._running += 1
+
+    def stop(self) -> None:
+        with self._lock:
+            self._running -= 1
+            if self._running == 0:
+                self._before += time.perf_counter() - self._since
+                if self._collects:
+                    gc.enable()
 
     def read(self) -> tuple[float, bool]:
         with self._lock:
@@ -65,6 +73,16 @@ def listen() -> None:
     """Begin to measure; once."""
     if _clock not in event._registered["numba:compile"]:
         event.register("numba:compile", _clock)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """What a compiler that tells nobody is at work for, as what Numba's CPU compiler does."""
+    _clock.start()
+    try:
+        yield
+    finally:
+        _clock.stop()
 
 
 def compiled_for() -> tuple[float, bool]:

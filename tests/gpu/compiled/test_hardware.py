@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tests.gpu.dtypes import FLOAT_PAIRS, LONG_PAIRS, SMALL_PAIRS, a_pair
 from tests.gpu.equality import TOLERANCE, check, pairs, planted, tolerances
 
 from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.gpu import kept, widen
+from paritygate.gpu.device import THREADS, kernel
 
 pytestmark = [
     pytest.mark.gpu,
@@ -67,6 +70,20 @@ def test_many_blocks_count_what_the_cpu_counts(dtype: Any, width: int) -> None:
     ref = rng.normal(size=(3_000_000 // width, width)).astype(dtype)
     cand = (ref + rng.normal(size=ref.shape) * 1e-4).astype(dtype)
     check(ref, cand, Tolerance(3e-4, 1e-4), range(len(ref)), [len(ref) // 3])
+
+
+def test_a_kernel_that_was_kept_does_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "kept_folder", lambda: tmp_path)
+    flags = np.arange(1000, dtype=np.uint8) % 3
+    kernels = [kernel(widen.widen_flags.py_func) for _ in range(2)]
+    for made in kernels:
+        into = cuda.device_array(flags.size, np.float32)
+        made[2, THREADS](cuda.to_device(flags), into)
+        assert np.array_equal(into.copy_to_host(), flags != 0)
+    assert [sum(made.stats.cache_hits.values()) for made in kernels] == [0, 1]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("kind", ["bands", "argmax", "topk"])

@@ -91,6 +91,49 @@ def _is_of_host(side: Any, dtype: np.dtype[Any]) -> bool:
     return is_array and side.dtype.newbyteorder("=") == dtype
 
 
+def what_is_not_listed(rule: Rule, tally: OutputTally, over: int) -> str:
+    """Why failing elements of listed samples can't be all; empty where they may.
+
+    Args:
+        rule: what is tolerated.
+        tally: of the samples, with the elements of those that are listed.
+        over: finite pairs that aren't good, counted by themselves.
+    """
+    broken = 0 if rule.match else tally.agreeing_nonfinite
+    failing = over + tally.disagreeing_nonfinite + broken
+    if tally.failing_elements == failing:
+        return ""
+    return (
+        f"it found {failing:,} failing elements, and lists samples with {tally.failing_elements:,}"
+    )
+
+
+def what_is_listed_wrong(listed: SampleDetail, rows: Ints, found: SampleDetail) -> str:
+    """Of which of some samples something else was listed than is found; empty where of none.
+
+    Args:
+        listed: what was listed of all samples.
+        rows: `(n,)` which, ascending.
+        found: what was found of these, numbered from 0, with their worst elements.
+    """
+    is_same = np.ones(len(rows), np.bool_)
+    counts = np.array([listed.failing_of(row) for row in rows.tolist()], np.int64)
+    bits = np.zeros(len(rows), np.int64)
+    is_listed = np.isin(rows, listed.rows)
+    bits[is_listed] = listed.bits[np.searchsorted(listed.rows, rows[is_listed])]
+    worst, own = listed.worst.of(rows), found.worst.of(np.arange(len(rows)))
+    for name in ("index", "excess", "error"):
+        is_same &= ~is_listed | (getattr(worst, name) == getattr(own, name))
+    is_same &= (counts == found.failing_elements) & (bits == found.rules)
+    if is_same.all():
+        return ""
+    at = int(is_same.argmin())
+    return (
+        f"it lists {int(counts[at]):,} failing elements of sample {int(rows[at]):,} of a block, "
+        f"and its values, as they came back, have {int(found.failing_elements[at]):,}, or others"
+    )
+
+
 def is_ascending(rows: Ints, below: int) -> bool:
     """Whether these are numbers from 0 to below a limit, each once, in order."""
     return bool(np.all(np.diff(np.concatenate([[-1], rows, [below]])) > 0))

@@ -23,8 +23,8 @@ from paritygate.comparison.rows import (
 )
 from paritygate.core.dtypes import dtype_name, is_float, is_string
 from paritygate.core.policy import Tolerance
-from paritygate.core.ragged import row_of
 from paritygate.core.verdict import rule_names
+from paritygate.gpu.tensor import lying, sample_of
 from paritygate.tally.stage import FIRST, Hits, SliceTally, StageTally
 
 _NONE = KeptCandidates(np.empty(0), np.empty(0), np.empty(0, np.int64))
@@ -64,7 +64,7 @@ class _Collecting:
         by_excess = _candidates(
             worst.excess, worst.error, ordinals, everyone, hint.limit, hint.worst
         )
-        rows = self._rows({*flips.ordinals.tolist(), *by_excess.ordinals.tolist()})
+        rows = self._kept({*flips.ordinals.tolist(), *by_excess.ordinals.tolist()})
         return StageResult(self._tally(), self._failed(), by_excess, flips, rows)
 
     def _flip_margin(self) -> Floats:
@@ -153,10 +153,11 @@ class _Collecting:
             {name: (told.ref, told.cand) for name, told in self.told.items()},
         )
 
-    def _rows(self, ordinals: Iterable[int]) -> dict[int, KeptRow]:
+    def _kept(self, ordinals: Iterable[int]) -> dict[int, KeptRow]:
         wanted = np.array(sorted(ordinals), np.int64)
         places = np.searchsorted(self.judged.samples.ordinals_of(self.picked), wanted)
         at = self.picked[places]
+        self.judged.fetch(at)
         ids = self.judged.samples.ids_of(at)
         each = zip(at.tolist(), places.tolist(), wanted.tolist(), ids, strict=True)
         return {ordinal: self._row(i, place, ordinal, id_) for i, place, ordinal, id_ in each}
@@ -178,9 +179,9 @@ class _Collecting:
             values[f"decision.{name}.margin"] = float(told.margin[place])
         tensors = {}
         for prefix, side in (("ref", self.judged.ref), ("cand", self.judged.cand)):
-            for name, array in side.outputs.items():
+            for name, tensor in lying(side.outputs).items():
                 if side.answered[i]:
-                    tensors[f"{prefix}.{name}"] = np.array(row_of(array, i))
+                    tensors[f"{prefix}.{name}"] = np.array(sample_of(tensor, i))
         return KeptRow(ordinal, values, tensors)
 
     def _why_unanswered(self, i: int) -> str | None:
@@ -220,7 +221,8 @@ class _Collecting:
             return row
         detail = self.judged.details[output]
         ref, cand = (
-            row_of(side.outputs[output], i) for side in (self.judged.ref, self.judged.cand)
+            sample_of(lying(side.outputs)[output], i)
+            for side in (self.judged.ref, self.judged.cand)
         )
         row["failing_elements"] = detail.failing_of(i)
         row["elements"] = ref.size

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from paritygate.comparison.adds_up import is_ascending
 from paritygate.comparison.decide.base import Codes
+from paritygate.comparison.decide.detail import DecisionDetail
 from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.tally.decision import UNDEFINED, DecisionTally
 
@@ -69,6 +70,30 @@ def what_is_wrongly_listed(
     if not np.all(differ | (is_undefined & (not match))):
         return "it lists decisions as flipped that are the same on both sides"
     return ""
+
+
+def what_is_told_wrong(flipped: Codes, margins: Doubles, rows: Codes, found: DecisionDetail) -> str:
+    """Of which of some samples the decision is another than was listed; empty where of none.
+
+    Args:
+        flipped: `(n,)` samples that are listed, ascending.
+        margins: `(n,)` theirs.
+        rows: `(k,)` samples, ascending.
+        found: what is decided of these by their values.
+    """
+    is_listed = np.isin(rows, flipped)
+    listed = np.full(rows.size, np.nan)
+    listed[is_listed] = margins[np.searchsorted(flipped, rows[is_listed])]
+    is_margin = (listed == found.margin) | (np.isnan(listed) & np.isnan(found.margin))
+    wrong = np.flatnonzero((is_listed != found.flipped) | (is_listed & ~is_margin))
+    if not wrong.size:
+        return ""
+    at = wrong[0]
+    said, is_so = ("" if so else "not " for so in (is_listed[at], found.flipped[at]))
+    return (
+        f"it lists sample {int(rows[at]):,} of a block as {said}flipped, and by its values, as "
+        f"they came back, it has {is_so}flipped, or by another margin"
+    )
 
 
 def _of_margins(tally: DecisionTally, made: int, ordinals: Codes | range) -> str:

@@ -312,6 +312,5 @@ def _picked(array: Any, rows: Codes, dtype: str) -> Array:
     if isinstance(array, DeviceTensor):
         found = array.picked(rows)
     else:
-        of_device = on_device(array)
-        found = np.stack([of_device[row].copy_to_host() for row in rows.tolist()])
+        found = DeviceTensor([on_device(array)]).picked(rows)
     return found.view(numpy_dtype(dtype))

@@ -195,8 +195,28 @@ class ElementComparer:
     def _worst_of(self, rows: Ints, ref: Array, cand: Array) -> Worst:
         if self.width and not self.integer:
             return worst_floats(rows, ref, cand, self._rule)
-        _, found = self.compare(ref[rows], cand[rows], rows)
-        return Worst(rows, found.worst.index, found.worst.excess, found.worst.error)
+        return self.worst_among(rows, ref[rows], cand[rows])
+
+    def worst_among(self, rows: Ints, ref: Array, cand: Array) -> Worst:
+        """Worst elements of samples, of which these are all values."""
+        if self.width and not self.integer:
+            found = worst_floats(np.arange(len(rows)), ref, cand, self._rule)
+        else:
+            found = ElementComparer.compare(self, ref, cand, rows)[1].worst
+        return Worst(rows, found.index, found.excess, found.error)
+
+    def confirm(self, detail: SampleDetail, rows: Ints, ref: Array, cand: Array) -> None:
+        """Hold what was found of samples against their values, where a GPU has found it.
+
+        Args:
+            detail: of all samples; those that are asked for were looked at.
+            rows: which, ascending.
+            ref: as given to `compare`.
+            cand: as given to `compare`.
+
+        Raises:
+            DeviceError: it is another result.
+        """
 
     def _flat(self, side: str, array: Array, dtype: np.dtype[Any], samples: int) -> Array:
         shape = (samples, *self.sample_shape)

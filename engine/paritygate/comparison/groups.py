@@ -10,7 +10,7 @@ import numpy as np
 
 from paritygate.comparison.rows import Ints, Mask
 from paritygate.core.ragged import Ragged, Tensor, shape_of, stack_rows
-from paritygate.gpu.tensor import DeviceTensor, on_host
+from paritygate.gpu.tensor import DeviceTensor, fetch, on_host
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Group:
         if isinstance(self.ref, DeviceTensor) or isinstance(self.cand, DeviceTensor):
             return Group(self.rows, on_host(self.ref), on_host(self.cand))
         return self
+
+    def fetch(self, rows: Ints) -> None:
+        """Bring some samples of both sides to the host."""
+        fetch(self.ref, rows)
+        fetch(self.cand, rows)
 
     @property
     def samples(self) -> int:

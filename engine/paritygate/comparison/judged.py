@@ -22,7 +22,7 @@ from paritygate.core.ragged import Ragged, Tensor, varying_dims
 from paritygate.core.shapes import fits, sample_dims
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import SAMPLE_RULES
-from paritygate.gpu.tensor import DeviceTensor, lying, on_host
+from paritygate.gpu.tensor import DeviceTensor, fetch, lying, on_host
 from paritygate.tally.constant import Constancy
 from paritygate.tally.decision import DecisionTally
 from paritygate.tally.output import OutputTally
@@ -31,6 +31,8 @@ from paritygate.tally.stage import FirstError
 if TYPE_CHECKING:
     from paritygate.comparison.placed_decisions import PlacedDecisions
     from paritygate.comparison.stage import StageComparer
+
+_FIRST = 16  # samples
 
 
 class Judged:
@@ -184,8 +186,6 @@ class Judged:
             tally, detail = elements.compare(group.ref, group.cand, ordinals)
             parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)
-        if output not in self.comparer.varying:
-            group = group.on_host()
         self._note_constancy(output, group)
         for policy in self.comparer.rules_of(output):
             decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
@@ -195,14 +195,29 @@ class Judged:
     def look_at(self, rows: Ints) -> None:
         """Look for the worst elements of samples in outputs that were good there."""
         for output, (elements, group) in self._lazy.items():
+            if self.comparer.rules_of(output):  # what was decided of them is told
+                group.fetch(rows)
             elements.look_at(self.details[output], rows, group.ref, group.cand)
+
+    def fetch(self, rows: Ints) -> None:
+        """Bring samples, which were looked at, to the host; what a GPU found of them is confirmed.
+
+        Raises:
+            DeviceError: the GPU failed, or found something else than is true of them.
+        """
+        for side in (self.ref, self.cand):
+            for tensor in lying(side.outputs).values():
+                fetch(tensor, rows)
+        for output, (elements, group) in self._lazy.items():
+            if elements.takes_device:
+                elements.confirm(self.details[output], rows, group.ref, group.cand)
 
     def _note_constancy(self, output: str, group: Group) -> None:
         """One block in which an output varies is enough: the others needn't be looked at."""
         varying = self.comparer.varying
         found = Constancy.varied(group.samples)
         if output not in varying:
-            found = Constancy.of(group.ref, group.cand)
+            found = _constancy_of(group)
             if found == Constancy.varied(group.samples):
                 varying.add(output)
         self.constant[output] = _merged(self.constant.get(output), found)
@@ -238,6 +253,15 @@ class Judged:
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer, group: Group) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
         return None if labels is None else comparer.truth_codes(group.of(labels))
+
+
+def _constancy_of(group: Group) -> Constancy:
+    """The first samples are enough where these differ: no others come from a GPU."""
+    ref, cand = (on_host(side[:_FIRST]) for side in (group.ref, group.cand))
+    if Constancy.of(ref, cand) == Constancy.varied(len(ref)):
+        return Constancy.varied(group.samples)
+    group = group.on_host()
+    return Constancy.of(group.ref, group.cand)
 
 
 def _layout_of(tensor: Tensor) -> str:

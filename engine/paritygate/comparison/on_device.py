@@ -8,18 +8,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.comparison.adds_up import what_is_not_listed
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst
 from paritygate.comparison.device_sides import side_of, stored, taken, wide_of
 from paritygate.comparison.device_tally import tally_of
 from paritygate.comparison.elements import ElementComparer
-from paritygate.comparison.looks import worst_floats
 from paritygate.core.dtypes import float_format, numpy_dtype
+from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.device import cuda
 from paritygate.gpu.full import FullTally
 from paritygate.gpu.measures import Steps
 from paritygate.gpu.sides import Sides
 from paritygate.gpu.tally import MOST, Counted, DeviceTally
+from paritygate.gpu.tensor import DeviceTensor
 from paritygate.gpu.whole_tally import WholeTally
 from paritygate.kernels.scalar import place_on_grid
 from paritygate.tally.output import MIN_RANKED_WIDTH, OutputTally
@@ -129,14 +131,7 @@ class DeviceComparer(ElementComparer):
                 _picked(array, left, name)
                 for array, name in zip((ref, cand), self._names, strict=True)
             )
-            found = self._worst_of(np.arange(len(left)), own, other)
-            detail.looked_at(Worst(left, found.index, found.excess, found.error))
-
-    def _worst_of(self, rows: Ints, ref: Any, cand: Any) -> Worst:
-        if not self.integer:
-            return worst_floats(rows, ref, cand, self._rule)
-        _, found = super().compare(ref, cand, rows)
-        return Worst(rows, found.worst.index, found.worst.excess, found.worst.error)
+            detail.looked_at(self.worst_among(left, own, other))
 
     def flat(self, number: int, array: Any, samples: int) -> Any:
         """Flat values of the reference, 0, or the candidate, 1, on the device, as stored there.
@@ -198,13 +193,21 @@ class Comparison:
         return self._tally.bytes_held + self._sides.bytes_held
 
     def finish(self) -> tuple[OutputTally, SampleDetail]:
-        """The tally of all batches, and the result of each sample, numbered as they were added."""
+        """The tally of all batches, and the result of each sample, numbered as they were added.
+
+        Raises:
+            DeviceError: failing elements were counted that no sample is listed with, or others.
+        """
         counted = self._tally.read()
         detail = SampleDetail(counted.samples, counted.rows, counted.rules, counted.elements)
         detail.looked_at(
             Worst(counted.rows, counted.worst_at, counted.worst_excess, counted.worst_error)
         )
-        return self._tally_of(counted), detail
+        tally = self._tally_of(counted)
+        problem = what_is_not_listed(self._comparer.rule, tally, counted.over)
+        if problem:
+            raise DeviceError(problem)
+        return tally, detail
 
     def _tally_of(self, counted: Counted) -> OutputTally:
         comparer = self._comparer
@@ -235,4 +238,4 @@ def _picked(array: Any, rows: Ints, name: str) -> npt.NDArray[Any]:
     if isinstance(array, np.ndarray):
         return array[rows]
     found = on_device(array)
-    return taken(np.stack([found[row].copy_to_host() for row in rows.tolist()]), name)
+    return taken(DeviceTensor([found]).picked(rows), name)

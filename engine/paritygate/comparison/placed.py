@@ -9,7 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from paritygate.comparison.adds_up import what_is_wrong, what_was_not_sent
+from paritygate.comparison.adds_up import (
+    what_is_listed_wrong,
+    what_is_wrong,
+    what_was_not_sent,
+)
 from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
@@ -17,7 +21,7 @@ from paritygate.comparison.on_device import DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
-from paritygate.gpu.tensor import DeviceTensor, on_host, pieces
+from paritygate.gpu.tensor import DeviceTensor, on_host, picked_of, pieces
 from paritygate.tally.output import OutputTally
 
 _OUT_OF_MEMORY = 2  # of the driver's error codes
@@ -54,6 +58,7 @@ class PlacedComparer(ElementComparer):
         stats: Literal["gate", "full"],
     ) -> None:
         super().__init__(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
+        self._host = ElementComparer(tolerance, ref_dtype, cand_dtype, sample_shape, "gate")
         self._place, self._names = place, (stage, output)
         self._sample_bytes = self.width * max(dtype.itemsize for dtype in self.dtypes)
         self._device: DeviceComparer | None = None
@@ -89,8 +94,22 @@ class PlacedComparer(ElementComparer):
 
     def look_at(self, detail: SampleDetail, rows: Ints, ref: Any, cand: Any) -> None:
         """Look for worst elements; as of `ElementComparer`."""
-        if np.any(detail.worst.of(rows).index == NOT_LOOKED):
-            super().look_at(detail, rows, on_host(ref), on_host(cand))
+        left = rows[detail.worst.of(rows).index == NOT_LOOKED]
+        if left.size:
+            own, other = picked_of(ref, left), picked_of(cand, left)
+            detail.looked_at(self.worst_among(left, own, other))
+
+    def confirm(self, detail: SampleDetail, rows: Ints, ref: Any, cand: Any) -> None:
+        """Hold what a GPU lists of samples against their values; as of `ElementComparer`.
+
+        Raises:
+            DeviceError: the GPU lists something else than the CPU finds, or gave back other values.
+        """
+        own, other = picked_of(ref, rows), picked_of(cand, rows)
+        _, found = self._host.compare(own, other, rows)
+        problem = what_is_listed_wrong(detail, rows, found)
+        if problem:
+            raise self._failed(problem)
 
     def _try_out(self, device: DeviceComparer, dtypes: tuple[str, str]) -> None:
         try:

@@ -8,9 +8,10 @@ import numpy as np
 
 from paritygate.comparison.canary import known_sides
 from paritygate.comparison.decide.base import Codes
-from paritygate.comparison.decide.detail import LazyDetail
+from paritygate.comparison.decide.detail import DecisionDetail, LazyDetail
+from paritygate.comparison.decide.device_counts import Flipped
 from paritygate.comparison.decisions import DecisionComparer
-from paritygate.comparison.decisions_add_up import what_is_wrong
+from paritygate.comparison.decisions_add_up import what_is_told_wrong, what_is_wrong
 from paritygate.comparison.decisions_on_device import DeviceDecisions
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
@@ -93,7 +94,17 @@ class PlacedDecisions:
         if problem:
             raise self._failed(problem)
         self._place.count_decided(*self._names, len(ordinals))
-        return tally, self._device.detail(flipped, ref, cand)
+        return tally, self._detail(flipped, ref, cand)
+
+    def _detail(self, flipped: Flipped, ref: Any, cand: Any) -> LazyDetail:
+        def look(rows: Codes) -> DecisionDetail:
+            found = self._device.look_at(rows, ref, cand)
+            problem = what_is_told_wrong(flipped.rows, flipped.margins, rows, found)
+            if problem:
+                raise self._failed(problem)
+            return found
+
+        return LazyDetail(flipped.rows, flipped.margins, look)
 
     def _try_out(
         self,

@@ -46,7 +46,8 @@ from paritygate.gpu.sums import (
 )
 
 CLASSES = 16  # counts: pairs by class of the reference and of the candidate, then these
-LOST, FAILING, COUNTS = 16, 17, 18  # infinite errors; failing samples that are kept; all
+LOST, FAILING = 16, 17  # infinite errors; failing samples that are kept
+OVER, COUNTS = 18, 19  # finite pairs that aren't good, as they were scanned; all
 _GUESSED = TILE // 4  # elements of a block from which its grids are guessed
 _LARGEST = 1.7976931348623157e308
 # A ratio that rounds to x or more is of an error that is at least the rounded product of the bound
@@ -175,13 +176,13 @@ def look(
     own: Any,
     own_at: Any,
     thread: int,
-) -> int:
+) -> tuple[int, int]:
     """Keep the largest error and the worst excess of a thread's elements of a tile.
 
     Returns:
-        Whether one isn't good.
+        Whether one isn't good, and how many of these are finite pairs.
     """
-    bad = 0
+    bad, over = 0, 0
     for k in range(start, stop, THREADS):
         r, c = widen(ref[k]), widen(cand[k])
         if not (abs(r) < math.inf and abs(c) < math.inf):
@@ -191,6 +192,7 @@ def look(
         bound = allowed(r, batch.atol, batch.rtol)
         if not (is_within(error, bound) and error <= batch.cap):
             bad = 1
+            over += 1
         if error > own[0, thread] or (
             error == own[0, thread]
             and batch.in_order == 0
@@ -210,7 +212,7 @@ def look(
             )
         ):
             own[1, thread], own[2, thread], own_at[1, thread] = ratio, error, k
-    return bad
+    return bad, over
 
 
 @kernel
@@ -266,7 +268,7 @@ def scan(
     reach = bits_of(power_of(exponent))
     anchor, deep = anchor_of(grid), anchor_of(finer)
 
-    finite, total, deep_total, magnitude, deep_magnitude = 0, 0, 0, 0, 0
+    finite, total, deep_total, magnitude, deep_magnitude, outside = 0, 0, 0, 0, 0, 0
     for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
         near = 0.0  # where a bound may be infinite, every error is looked at
         if batch.is_bounded != 0:
@@ -288,7 +290,8 @@ def scan(
         largest = float_of(top)
         is_new = largest > known or (batch.in_order == 0 and largest == known)
         if is_near != 0 or is_new or not fits or not largest <= batch.cap:
-            bad = look(ref, cand, start, stop, batch, ordinals, own, own_at, thread)
+            bad, over = look(ref, cand, start, stop, batch, ordinals, own, own_at, thread)
+            outside += over
             if own[1, thread] > float_of(shared[0]):
                 cuda.atomic.max(shared, 0, bits_of(own[1, thread]))
         is_dirty = cuda.syncthreads_or(np.int32(bad))
@@ -296,6 +299,8 @@ def scan(
             dirty[tile] = 1 if is_dirty else 0
 
     cuda.atomic.add(table, FINITE, finite)
+    if outside > 0:
+        cuda.atomic.add(counts, OVER, outside)
     units[0, thread], units[1, thread] = total, deep_total
     units[2, thread], units[3, thread] = magnitude, deep_magnitude
     cuda.syncthreads()

@@ -30,6 +30,7 @@ class Counted(NamedTuple):
         samples: how many.
         classes: `(16,)` elements by class of the reference and of the candidate.
         lost: infinite errors, which no sum has.
+        over: finite pairs that aren't good, as they were scanned.
         chunks: `(2, CHUNKS)` sums of e and |e|; `(5, CHUNKS)` with those of e^2, r^2 and r*e.
         best: largest error, worst excess and the error there.
         places: `(2, 2)` ordinal and index of both, -1 where there is none.
@@ -46,6 +47,7 @@ class Counted(NamedTuple):
     samples: int
     classes: Ints
     lost: int
+    over: int
     chunks: Ints
     best: tuple[Number, Number, Number]
     places: Ints
@@ -158,7 +160,8 @@ class DeviceTally:
         order = np.argsort(rows)
         return Counted(
             self._samples, counts[: scan.CLASSES], int(counts[scan.LOST]),
-            self._chunks.copy_to_host(), self._found_best(), self._places.copy_to_host(),
+            int(counts[scan.OVER]), self._chunks.copy_to_host(), self._found_best(),
+            self._places.copy_to_host(),
             self._values.copy_to_host(), rows[order], rules[order], elements[order],
             worst_at[order], worst[0, order], worst[1, order],
             self._measured(),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import DeviceError
-from paritygate.core.ragged import Tensor
+from paritygate.core.ragged import Tensor, row_of
 from paritygate.core.tensors import Array
 
-_MOST_PICKED = 256  # samples; of more all are copied at once
+Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+_FEW = 8  # samples that are copied one by one
+_MOST = 2  # where more than one sample in so many is asked for, all are copied
 
 
 class DeviceTensor:
@@ -30,7 +34,7 @@ class DeviceTensor:
         shape: `(samples, *sample_shape)`.
     """
 
-    __slots__ = ("_host", "dtype", "parts", "shape")
+    __slots__ = ("_held", "_host", "_values", "dtype", "parts", "shape")
 
     def __init__(self, parts: Sequence[Any], dtype: np.dtype[Any] | None = None) -> None:
         self.parts = tuple(parts)
@@ -38,6 +42,8 @@ class DeviceTensor:
         samples = sum(int(part.shape[0]) for part in parts)
         self.shape: tuple[int, ...] = (samples, *parts[0].shape[1:])
         self._host: Array | None = None
+        self._held: Ints = np.empty(0, np.int64)
+        self._values: Array | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -66,12 +72,36 @@ class DeviceTensor:
         """This and what follows, of the same dtype and shape of a sample."""
         return DeviceTensor([*self.parts, *other.parts], self.dtype)
 
-    def picked(self, rows: npt.NDArray[np.int64]) -> Array:
-        """Copies of some samples in the host's memory, one copied after the other."""
-        if self._host is not None or rows.size > _MOST_PICKED:
+    def picked(self, rows: Ints) -> Array:
+        """Copies of some samples in the host's memory; of most samples, all are copied.
+
+        Args:
+            rows: `(n,)` ascending.
+
+        Raises:
+            DeviceError: as of `host`.
+        """
+        missing = np.setdiff1d(rows, self._held, assume_unique=True)
+        if self._host is not None or _MOST * (missing.size + self._held.size) > len(self):
             return self.host()[rows]
-        samples = [self[row : row + 1].parts[0].copy_to_host() for row in rows.tolist()]
-        return np.concatenate(samples)
+        if missing.size:
+            found = self._copied(lambda: self._fetched(missing))
+            held = np.concatenate([self._held, missing])
+            values = found if self._values is None else np.concatenate([self._values, found])
+            order = np.argsort(held)
+            self._held, self._values = held[order], values[order]
+        if self._values is None:
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        return self._values[np.searchsorted(self._held, rows)]
+
+    def _fetched(self, rows: Ints) -> Array:
+        if rows.size <= _FEW or not self.parts[0][:1].size:
+            samples = [self[row : row + 1].parts[0].copy_to_host() for row in rows.tolist()]
+            return np.concatenate(samples).view(self.dtype)
+        from paritygate.gpu.gather import gathered  # which loads Numba
+
+        found = gathered(self.parts, self.edges(), rows)
+        return found.view(self.dtype).reshape(rows.size, *self.shape[1:])
 
     def host(self) -> Array:
         """A copy of it in the host's memory, read-only; made once.
@@ -80,19 +110,22 @@ class DeviceTensor:
             DeviceError: the GPU failed.
         """
         if self._host is None:
-            try:
-                copies = [part.copy_to_host() for part in self.parts]
-            except Exception as e:  # whatever a driver raises
-                told = " ".join(str(e).split()) or type(e).__name__
-                raise DeviceError(
-                    f"the GPU failed while an output was copied from it: {told}; nothing is "
-                    "judged: run again"
-                ) from e
+            copies = self._copied(lambda: [part.copy_to_host() for part in self.parts])
             whole: Array = copies[0] if len(copies) == 1 else np.concatenate(copies)
             whole = whole.view(self.dtype)
             whole.flags.writeable = False
             self._host = whole
         return self._host
+
+    def _copied(self, copy: Callable[[], T]) -> T:
+        try:
+            return copy()
+        except Exception as e:  # whatever a driver raises
+            told = " ".join(str(e).split()) or type(e).__name__
+            raise DeviceError(
+                f"the GPU failed while an output was copied from it: {told}; nothing is "
+                "judged: run again"
+            ) from e
 
 
 class Outputs(Mapping[str, Tensor]):
@@ -129,6 +162,24 @@ class Outputs(Mapping[str, Tensor]):
 def lying(outputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | DeviceTensor]:
     """Outputs by name, each where it is."""
     return outputs.lying if isinstance(outputs, Outputs) else outputs
+
+
+def picked_of(tensor: Any, rows: Ints) -> Any:
+    """Some samples, ascending, in the host's memory: no others of what lies on a GPU."""
+    return tensor.picked(rows) if isinstance(tensor, DeviceTensor) else tensor[rows]
+
+
+def fetch(tensor: Any, rows: Ints) -> None:
+    """Copy some samples, ascending, of what lies on a GPU: they are asked for soon."""
+    if isinstance(tensor, DeviceTensor):
+        tensor.picked(rows)
+
+
+def sample_of(tensor: Any, row: int) -> Array:
+    """One sample, in the host's memory."""
+    if isinstance(tensor, DeviceTensor):
+        return tensor.picked(np.array([row], np.int64))[0, ...]
+    return row_of(tensor, row)
 
 
 def on_host(tensor: Any) -> Any:

@@ -25,6 +25,7 @@ from paritygate.gpu.device import (
 )
 from paritygate.gpu.extremes import keep_worse, precedes
 from paritygate.gpu.rules import FINITE, allowed, bin_of, integer_bound, integer_excess
+from paritygate.gpu.scan import OVER
 from paritygate.gpu.sums import (
     ABS_E,
     COARSE,
@@ -131,7 +132,7 @@ def scan_whole(
     exponent, of_squares = exponent_below(large), exponent_of_products(large, large, 1)
     cap = integer_bound(batch.cap)
     is_full = bins.size > 1
-    finite, zeros = 0, 0
+    finite, zeros, outside = 0, 0, 0
     total, deep_total, magnitude, deep_magnitude, ee, deep_ee = 0, 0, 0, 0, 0, 0
     for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
         start, stop = tile * TILE + thread, min(tile * TILE + TILE, ref.size)
@@ -143,6 +144,7 @@ def scan_whole(
             bound = allowed(widen(r), batch.atol, batch.rtol)
             if not (error <= integer_bound(bound) and error <= cap):
                 bad = 1
+                outside += 1
             keep(error, integer_excess(error, bound), k, batch, ordinals, own, own_at, thread)
             if error == 0:
                 zeros += 1
@@ -168,6 +170,8 @@ def scan_whole(
 
     if finite > 0:
         cuda.atomic.add(counts, FINITE, finite)
+    if outside > 0:
+        cuda.atomic.add(counts, OVER, outside)
     if is_full and zeros > 0:
         cuda.atomic.add(bins, 0, zeros)
     units[0, thread], units[1, thread] = total, deep_total

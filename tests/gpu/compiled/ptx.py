@@ -18,7 +18,7 @@ from unittest import mock
 from numba import cuda, typeof, types
 from tests.gpu.compiled import deciding
 
-from paritygate.gpu import failing, fold, measures, ranks, scan, sums, whole, widen
+from paritygate.gpu import failing, fold, gather, measures, ranks, scan, sums, whole, widen
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
@@ -76,6 +76,7 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
                 _DISTANCES, _ALL_INTS, _ALL_DOUBLES, _DOUBLES, _INTS,
             ),
         ),
+        "gather_rows": (gather.gather_rows, lambda x: (x, _INT, _INTS, x, _INTS)),
         "widen_bits": (widen.widen_bits, lambda x: (types.uint16[::1], _FORM, x)),
         "widen_flags": (widen.widen_flags, lambda x: (_BYTES, x)),
         "count_ends": (

@@ -1,0 +1,210 @@
+"""Of a block on a GPU only its failing samples come back, and what was listed of them is held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import cuda
+from tests.gpu.simulated import test_staying
+from tests.gpu.simulated.test_placed_decisions import ROWS, decider
+from tests.gpu.simulated.test_placed_decisions import place as gpu
+from tests.gpu.simulated.test_placed_decisions import sides as scores
+from tests.gpu.simulated.test_placed_decisions import there as lying
+
+from paritygate.comparison import canary
+from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.place import Place
+from paritygate.comparison.placed import PlacedComparer
+from paritygate.core.errors import DeviceError
+from paritygate.core.policy import Tolerance
+from paritygate.gpu import failing, gather, scan, tensor, whole
+from paritygate.gpu.driver import Chip
+from paritygate.gpu.tensor import DeviceTensor
+
+SAMPLES, WIDTH = 40, 5
+CHIP = Chip("A", "9.0", 1 << 30, "", "13.0")
+TOLERANCE = Tolerance(1e-3, 1e-3)
+plan = test_staying.plan
+
+
+def there(array: Any, *cuts: int) -> DeviceTensor:
+    bits = array if array.dtype.kind in "fiub" else array.view(f"u{array.itemsize}")
+    parts = [cuda.to_device(part.copy()) for part in np.split(bits, cuts)]
+    return DeviceTensor(parts, array.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_samples_that_are_asked_for_are_gathered(dtype: str, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    array = (rng.normal(size=(SAMPLES, *shape)) * 9).astype(dtype)
+    found = there(array, 3, 4, 25)
+    for rows in ([5], [0, 2, 3, 4, 5, 7, 24, 25, 39], [3, 5, 6], [8, 39]):
+        picked = found.picked(np.array(rows))
+        assert picked.dtype == array.dtype
+        np.testing.assert_array_equal(picked, array[rows])
+    assert found._host is None
+    np.testing.assert_array_equal(found.picked(np.arange(22)), array[:22])
+    assert found._host is not None
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0)])
+def test_samples_without_elements_are_gathered(shape: tuple[int, ...]) -> None:
+    found = there(np.empty((SAMPLES, *shape), np.float32), 3)
+    assert found.picked(np.arange(0, SAMPLES, 4)).shape == (10, *shape)
+    assert found.picked(np.arange(0)).shape == (0, *shape)
+
+
+def test_rows_that_nobody_wrote_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        def __getitem__(self, shape: Any) -> Any:
+            return lambda *args: None
+
+    monkeypatch.setattr(gather, "gather_rows", Silent())
+    with pytest.raises(DeviceError, match="gave back other samples than it was asked for"):
+        there(np.ones((SAMPLES, 3), "f4")).picked(np.arange(9))
+
+
+def test_only_failing_samples_come_back(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: DeviceTensor) -> Any:
+        raise AssertionError(f"all {len(self)} samples were copied")
+
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, 64)
+    monkeypatch.setattr(DeviceTensor, "host", refuse)
+    monkeypatch.setattr(tensor, "_FEW", 1)
+    ours, _ = test_staying.run(plan, monkeypatch, "auto", test_staying.BOTH, 64)
+    test_staying.same(ours, theirs)
+
+
+def test_a_run_whose_samples_come_back_as_others_has_no_verdict(
+    plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = DeviceTensor._fetched
+    monkeypatch.setattr(DeviceTensor, "_fetched", lambda self, rows: real(self, rows - 1))
+    with pytest.raises(DeviceError, match=r"output '.': .* lists \d failing elements of sample"):
+        test_staying.run(plan, monkeypatch, "auto", test_staying.BOTH, 64)
+
+
+def sides(dtype: str) -> tuple[Any, Any]:
+    rng = np.random.default_rng(4)
+    ref = np.round(rng.normal(size=(SAMPLES, WIDTH)) * 50)
+    cand = ref.copy()
+    cand[3:30:4] += rng.integers(1, 4, cand[3:30:4].shape)
+    cand[5, 1] += 3
+    if dtype.startswith("f"):
+        cand[9, 2] = np.nan
+    return ref.astype(dtype), cand.astype(dtype)
+
+
+def comparer(dtype: str) -> PlacedComparer:
+    tolerance = TOLERANCE if dtype.startswith("f") else Tolerance()
+    return PlacedComparer(Place(CHIP), "s", "y", tolerance, dtype, dtype, (WIDTH,), "full")
+
+
+DTYPES = ["float32", "float16", "int64"]
+ALL = np.arange(SAMPLES)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_samples_that_come_back_confirm_what_was_listed(dtype: str) -> None:
+    ref, cand = sides(dtype)
+    ours = comparer(dtype)
+    host = ElementComparer(ours.tolerance, dtype, dtype, (WIDTH,), "full")
+    expected = host.compare(ref, cand, ALL, is_lazy=False)
+    own, other = there(ref, 7, 30), there(cand, 20)
+    found = ours.compare(own, other, ALL, is_lazy=True)
+    some = np.array([0, 3, 5, 9, 11, 38])
+    ours.look_at(found[1], some, own, other)
+    ours.confirm(found[1], some, own, other)
+    assert own._host is None
+    assert canary.difference(found, expected) == ""
+    worst = found[1].worst.of(some)
+    np.testing.assert_array_equal(worst.index, expected[1].worst.of(some).index)
+
+
+@pytest.mark.parametrize(("dtype", "few"), [("float32", 0), ("float32", 99), ("int64", 0)])
+def test_a_sample_that_comes_back_instead_of_another_is_noticed(
+    dtype: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, cand = sides(dtype)
+    ours, own, other = comparer(dtype), there(ref, 7), there(cand)
+    _, detail = ours.compare(own, other, ALL, is_lazy=True)
+    real = DeviceTensor._fetched
+    monkeypatch.setattr(tensor, "_FEW", few)
+    monkeypatch.setattr(DeviceTensor, "_fetched", lambda self, rows: real(self, rows + 1))
+    with pytest.raises(DeviceError, match=r"lists \d+ failing elements of sample 3 of a block, "):
+        ours.confirm(detail, np.array([3, 5, 11]), own, other)
+    ours, own, other = comparer(dtype), there(ref, 7), there(cand)
+    with pytest.raises(DeviceError, match="lists 0 failing elements of sample 10 of a block, "):
+        ours.confirm(detail, np.array([10]), own, other)
+
+
+class After:
+    """A kernel, after which something is changed."""
+
+    def __init__(self, real: Any, change: Callable[..., None]) -> None:
+        self._real, self._change = real, change
+
+    def __getitem__(self, shape: Any) -> Any:
+        def launch(*args: Any) -> None:
+            self._real[shape](*args)
+            self._change(*args)
+
+        return launch
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_a_flag_that_is_lost_is_noticed(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose(*args: Any) -> None:
+        dirty = args[-1]
+        flags = dirty.copy_to_host()
+        flags[np.flatnonzero(flags)[2]] = 0
+        dirty.copy_to_device(flags)
+
+    ours = comparer(dtype)
+    module, name = (whole, "scan_whole") if dtype == "int64" else (scan, "scan")
+    monkeypatch.setattr(module, name, After(getattr(module, name), lose))
+    if dtype == "int64":
+        monkeypatch.setattr("paritygate.gpu.whole_tally.scan_whole", whole.scan_whole)
+    with pytest.raises(DeviceError, match=r"it found \d+ failing elements, and lists samples with"):
+        ours.compare(*sides(dtype), ALL, is_lazy=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_count_that_is_off_by_one_is_noticed(
+    dtype: str, by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(*args: Any) -> None:
+        elements = args[10]
+        elements[0] = int(elements[0]) + by
+
+    ours = comparer(dtype)
+    name = "keep_failing_whole" if dtype == "int64" else "keep_failing"
+    monkeypatch.setattr(failing, name, After(getattr(failing, name), change))
+    with pytest.raises(DeviceError, match=r"it found \d+ failing elements, and lists samples with"):
+        ours.compare(*sides(dtype), ALL, is_lazy=True)
+
+
+@pytest.mark.parametrize("kind", ["bands", "argmax", "topk"])
+def test_a_sample_that_was_decided_as_another_is_noticed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref, cand = (lying(side, 7, 20) for side in scores(kind))
+    found = decider(kind, gpu()).compare_lazily(ref, cand, ROWS, None)
+    assert found is not None
+    flipped = found[1].flipped_rows
+    found[1].told(flipped)
+    behind = np.setdiff1d(flipped[flipped < len(ref) - 1] + 1, flipped)  # each after one that is
+    real = DeviceTensor._fetched
+    monkeypatch.setattr(DeviceTensor, "_fetched", lambda self, rows: real(self, rows - 1))
+    for rows, said in ((flipped, ""), (behind, "not ")):
+        ref, cand = (lying(side, 7, 20) for side in scores(kind))
+        found = decider(kind, gpu()).compare_lazily(ref, cand, ROWS, None)
+        assert found is not None
+        with pytest.raises(DeviceError, match=rf"lists sample \d+ of a block as {said}flipped"):
+            found[1].told(rows[:5])

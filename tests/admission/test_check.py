@@ -2,15 +2,19 @@
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx.checker
 import pytest
 from onnx import helper
 from tests import models
 
+from paritygate.admission import check
 from paritygate.admission.check import PendingCheck, check_model, start_check
 from paritygate.core.errors import FolderError
 
@@ -20,28 +24,76 @@ def test_sound_model(tmp_path: Path) -> None:
     assert result.ok, result.message
 
 
-def test_model_with_an_unknown_operator_is_refused(tmp_path: Path) -> None:
-    path = models.save_model(
-        tmp_path / "m.onnx",
+def unknown_operator(path: Path) -> Path:
+    return models.save_model(
+        path,
         [helper.make_node("NoSuchOperator", ["x"], ["y"])],
         {"x": (models.FLOAT, ["batch"])},
         {"y": (models.FLOAT, ["batch"])},
     )
-    result = check_model(path)
+
+
+def test_model_with_an_unknown_operator_is_refused(tmp_path: Path) -> None:
+    result = check_model(unknown_operator(tmp_path / "m.onnx"))
     assert not result.ok
     assert "NoSuchOperator" in result.message
     assert "m.onnx" in result.message
 
 
-def test_full_check_infers_shapes(tmp_path: Path) -> None:
-    path = models.save_model(
-        tmp_path / "m.onnx",
+def shapes_that_do_not_fit(path: Path) -> Path:
+    return models.save_model(
+        path,
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         {"x": (models.FLOAT, ["batch", 4])},
         {"y": (models.FLOAT, ["batch", 3])},
         {"w": np.zeros((5, 3), np.float32)},
     )
-    assert not check_model(path).ok
+
+
+def test_full_check_infers_shapes(tmp_path: Path) -> None:
+    assert not check_model(shapes_that_do_not_fit(tmp_path / "m.onnx")).ok
+
+
+@pytest.mark.parametrize("make", [unknown_operator, shapes_that_do_not_fit])
+def test_the_child_says_what_the_package_says(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    path = make(tmp_path / "m.onnx")
+    with pytest.raises(Exception, match=".") as raised:
+        onnx.checker.check_model(str(path), full_check=True)
+    assert check_model(path).message == f"{path}: {' '.join(str(raised.value).split())}"
+
+
+CHILD = """
+import runpy, sys
+sys.argv = ["child", {path!r}]
+runpy.run_path({child!r}, run_name="__main__")
+print(*sys.modules, file=sys.stderr)
+raise SystemExit(3)
+"""
+
+
+def test_the_child_loads_the_checker_and_not_the_package_around_it(tmp_path: Path) -> None:
+    path = models.scale_model(tmp_path / "m.onnx")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CHILD.format(path=str(path), child=str(check._CHILD))],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == '{"ok": true, "message": ""}\n'
+    assert not {"onnx", "numpy", "google.protobuf"} & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("text", ["", "raise ValueError('found by the package')"])
+def test_without_the_compiled_checker_the_package_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    package = tmp_path / "onnx"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "checker.py").write_text(f"def check_model(path, full_check): {text or 'pass'}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = check_model(tmp_path / "absent.onnx")
+    assert result.ok is not bool(text)
+    assert ("found by the package" in result.message) is bool(text)
 
 
 def test_empty_file_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Numba's simulator of a GPU is chosen when Numba is imported: these run in a process of their own.
 
-Its threads are Python's, which are switched so often here that none waits long for the others. Two
-that ask it for the same shared array at once may get one each, so that this is done otherwise.
+Its threads are Python's, which take turns here (`turns.py`), or are switched so often that none
+waits long for the others. Two that ask it for the same shared array at once may get one each, so
+that this is done otherwise.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ def shared_array(self: Any, shape: Any, dtype: Any) -> Any:
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shared = importlib.import_module("numba.cuda.simulator.kernelapi").FakeCUDAShared
     monkeypatch.setattr(shared, "array", shared_array)
+    turns = importlib.import_module("tests.gpu.simulated.turns")
+    monkeypatch.setattr(turns.kernel.BlockManager, "run", turns.run_block)
+    monkeypatch.setattr(turns.kernel, "swapped_cuda_module", turns.swapped_cuda_module)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

@@ -174,7 +174,7 @@ def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
         },
         "memory": {"peak_bytes": 37 << 20, "piece_bytes": 1 << 26},
         "samples": {"s": {"y": {"cuda": 20, "cpu": 0}, "z": {"cuda": 1, "cpu": 1900}}},
-        "decisions": {"s": {"d": 19}},
+        "decisions": {"s": {"d": {"cuda": 19, "cpu": 0}, "e": {"cuda": 0, "cpu": 1900}}},
         "notes": ["the GPU had no room"],
     }
     held = "at most 37.0 MiB were held for comparisons"
@@ -183,6 +183,7 @@ def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
         f"A, compute capability 9.0, driver 580.65.06, CUDA 13.0, 80.0 GiB; {held}",
         "s, y: 20 samples",
         "s, z: 1 sample, and 1,900 on the CPU",
-        "s, d: 19 samples decided there",
+        "s, decision d: 19 samples",
+        "s, decision e: 0 samples, and 1,900 on the CPU",
         "the GPU had no room",
     ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from paritygate.comparison.decide.bands import BandJudge
-from paritygate.comparison.decide.base import Codes, choose_compare_as
+from paritygate.comparison.decide.base import Codes, choose_compare_as, only_on_cpu
 from paritygate.comparison.decide.counts import Rows
 from paritygate.comparison.decide.detail import DecisionDetail, LazyDetail
 from paritygate.comparison.decide.device_counts import (
@@ -60,10 +60,11 @@ class DeviceDecisions(DecisionComparer):
         stats: Literal["gate", "full"],
     ) -> None:
         where = f"decision {rule.name!r} of output {rule.output!r}"
-        if rule.equal or rule.python is not None or rule.transform is not None:
+        kind = only_on_cpu(rule)
+        if kind:
             raise ValueError(
-                f"{where}: a device decides bands, argmax and topk without a transform; decide the "
-                "others on the CPU"
+                f"{where}: a GPU decides bands, argmax and topk of scores as they are, not {kind}; "
+                "decide it on the CPU"
             )
         super().__init__(rule, tolerance, ref_dtype, cand_dtype, sample_shape, stats)
         self._compare_as = choose_compare_as(rule, ref_dtype, cand_dtype, where)

@@ -239,6 +239,7 @@ class Judged:
             if found is None:
                 group = group.on_host()
                 found = decision.compare_lazily(group.ref, group.cand, ordinals, truth)
+                self.comparer.decided_here(policy, len(ordinals))
             tally, detail = found
         except DecisionError as e:
             self._mark("decision.error", name, group.mask(self.samples.count))

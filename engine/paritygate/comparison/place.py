@@ -33,8 +33,9 @@ class Place:
         peak_bytes: the most memory that comparisons held on it at once.
         notes: what was done otherwise than asked.
         samples: (stage, output) -> samples compared on each.
-        decided: (stage, decision) -> samples decided there.
+        decided: (stage, decision) -> samples decided on each.
         wanted: (stage, output) that are compared there; None: all of them, as was asked.
+        lying: (stage, output) that runners can leave there on both sides; None: nobody knows.
     """
 
     chip: Chip
@@ -43,8 +44,9 @@ class Place:
     peak_bytes: int = 0
     notes: list[str] = field(default_factory=list)
     samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
-    decided: dict[tuple[str, str], int] = field(default_factory=dict)
+    decided: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
     wanted: frozenset[tuple[str, str]] | None = None
+    lying: frozenset[tuple[str, str]] | None = None
     _held: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -54,11 +56,11 @@ class Place:
             counts = self.samples.setdefault((stage, output), {"cuda": 0, "cpu": 0})
             counts[on] += samples
 
-    def count_decided(self, stage: str, decision: str, samples: int) -> None:
+    def count_decided(self, stage: str, decision: str, on: On, samples: int) -> None:
         """Samples were decided there."""
         with self._lock:
-            key = stage, decision
-            self.decided[key] = self.decided.get(key, 0) + samples
+            counts = self.decided.setdefault((stage, decision), {"cuda": 0, "cpu": 0})
+            counts[on] += samples
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -75,6 +77,10 @@ class Place:
     def wants(self, stage: str, output: str) -> bool:
         """Whether an output is to be compared there."""
         return self.wanted is None or (stage, output) in self.wanted
+
+    def may_hold(self, stage: str, output: str) -> bool:
+        """Whether both sides of an output may lie there."""
+        return self.lying is None or (stage, output) in self.lying
 
     def note(self, text: str) -> None:
         """Something was done otherwise than asked; told once."""
@@ -109,9 +115,9 @@ class Place:
         stages: dict[str, dict[str, Any]] = {}
         for (stage, output), counts in sorted(self.samples.items()):
             stages.setdefault(stage, {})[output] = dict(counts)
-        decisions: dict[str, dict[str, int]] = {}
-        for (stage, decision), samples in sorted(self.decided.items()):
-            decisions.setdefault(stage, {})[decision] = samples
+        decisions: dict[str, dict[str, Any]] = {}
+        for (stage, decision), counts in sorted(self.decided.items()):
+            decisions.setdefault(stage, {})[decision] = dict(counts)
         return {
             "device": {
                 "name": self.chip.name,

@@ -93,7 +93,7 @@ class PlacedDecisions:
         problem = what_is_wrong(tally, flipped.rows, numbers)
         if problem:
             raise self._failed(problem)
-        self._place.count_decided(*self._names, len(ordinals))
+        self._place.count_decided(*self._names, "cuda", len(ordinals))
         return tally, self._detail(flipped, ref, cand)
 
     def _detail(self, flipped: Flipped, ref: Any, cand: Any) -> LazyDetail:

@@ -9,6 +9,7 @@ import numpy as np
 
 from paritygate.comparison.collect import collect
 from paritygate.comparison.comparers import OutputComparer, make_comparer, make_placed
+from paritygate.comparison.decide.base import only_on_cpu
 from paritygate.comparison.decide.function import Function, load_function
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.elements import ElementComparer
@@ -141,29 +142,44 @@ class StageComparer:
                 path = f"decisions.{rule.name}"
                 raise PlanError([Problem(path, str(e))], self.plan.source) from None
             self._decisions[key] = made
-            if self._place is not None and self.takes_device(rule.output):
-                self._decide_there(rule, tolerance, (ref, cand), shape)
+            if self._place is not None and self._place.wants(self.stage.name, rule.output):
+                self._decide_there(self._place, rule, tolerance, (ref, cand), shape)
             with self._naming:
                 self.names[rule.name] = max(self.names.get(rule.name, ()), made.names, key=len)
         return self._decisions[key]
 
     def _decide_there(
-        self, rule: DecisionRule, tolerance: Tolerance, dtypes: tuple[str, str], shape: Shape
+        self,
+        place: Place,
+        rule: DecisionRule,
+        tolerance: Tolerance,
+        dtypes: tuple[str, str],
+        shape: Shape,
     ) -> None:
-        from paritygate.comparison.placed_decisions import PlacedDecisions
+        stage, why, kind = self.stage.name, "", only_on_cpu(rule)
+        if kind:
+            why = f"a GPU decides bands, argmax and topk of scores as they are, not {kind}"
+        elif not self.takes_device(rule.output):
+            why = f"output {rule.output!r} isn't compared on the GPU"
+        elif not place.may_hold(stage, rule.output):
+            why = f"output {rule.output!r} doesn't lie on the GPU on both sides"
+        else:
+            from paritygate.comparison.placed_decisions import PlacedDecisions
 
-        assert self._place is not None
-        given = rule, tolerance, dtypes, shape, self._stats
-        try:
-            placed = PlacedDecisions(self._place, self.stage.name, *given)
-        except ValueError:  # what a GPU doesn't decide is decided on the CPU
-            return
-        except DeviceError as e:
-            if self._place.wanted is None:
-                raise
-            self._place.note(f"stage {self.stage.name!r}: decided on the CPU: {e}")
-            return
-        self._placed[(rule.name, *dtypes, shape)] = placed
+            given = rule, tolerance, dtypes, shape, self._stats
+            try:
+                self._placed[(rule.name, *dtypes, shape)] = PlacedDecisions(place, stage, *given)
+            except DeviceError as e:
+                if place.wanted is None:
+                    raise
+                why = str(e)
+        if why:
+            place.note(f"stage {stage!r}, decision {rule.name!r}: decided on the CPU: {why}")
+
+    def decided_here(self, rule: DecisionRule, samples: int) -> None:
+        """Samples were decided on the CPU, which is told where a GPU compares."""
+        if self._place is not None and self._place.wants(self.stage.name, rule.output):
+            self._place.count_decided(self.stage.name, rule.name, "cpu", samples)
 
     def decided_there(
         self, rule: str, dtypes: tuple[str, str], shape: Shape

@@ -25,21 +25,24 @@ def place_of(
     Raises:
         DeviceError: "cuda" was asked for, and nothing can be compared on a GPU here.
     """
-    if asked != "auto":
-        return open_place(asked), ""
     wanted = frozenset(
         (stage.name, output)
         for stage in stages
         for output in runners[stage.reference].can_stay & runners[stage.candidate].can_stay
         if stage.judges(output)
     )
+    if asked != "auto":
+        asked_for = open_place(asked)
+        if asked_for is not None:
+            asked_for.lying = wanted
+        return asked_for, ""
     if not wanted:
         return None, ""
     try:
         place = find_place()
     except DeviceError as e:
         return None, f"outputs that lie on a GPU were compared on the CPU: {e}"
-    place.wanted = wanted
+    place.wanted = place.lying = wanted
     return place, ""
 
 

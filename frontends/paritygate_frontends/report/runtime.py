@@ -67,11 +67,13 @@ def _compared(stages: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator
             yield text + (f", and {counts['cpu']:,} on the CPU" if counts["cpu"] else "")
 
 
-def _decided(stages: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def _decided(stages: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
     for stage, decisions in stages.items():
-        for decision, samples in decisions.items():
-            told = counted(samples, "sample")
-            yield f"{clean(stage)}, {clean(decision)}: {told} decided there"
+        for decision, counts in decisions.items():
+            text = (
+                f"{clean(stage)}, decision {clean(decision)}: {counted(counts['cuda'], 'sample')}"
+            )
+            yield text + (f", and {counts['cpu']:,} on the CPU" if counts["cpu"] else "")
 
 
 def _size(size: int) -> str:

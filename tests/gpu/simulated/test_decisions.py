@@ -135,11 +135,11 @@ def test_little_room_and_many_blocks_change_nothing(
 @pytest.mark.parametrize(
     ("rule", "dtypes", "message"),
     [
-        (DecisionRule("d", "s", equal=True), FLOATS[:1] * 2, "a device decides bands"),
+        (DecisionRule("d", "s", equal=True), FLOATS[:1] * 2, "as they are, not equal; decide"),
         (
             DecisionRule("d", "s", argmax=True, transform="softmax"),
             FLOATS[:1] * 2,
-            "a device decides bands, argmax and topk without a transform; decide the others on the",
+            "argmax and topk of scores as they are, not scores after softmax; decide it on the CPU",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_tensors_of_parts_are_decided_as_whole_arrays(kind: str, has_labels: boo
     rows = np.array([0, 4, 21])
     ours, theirs = found[1].told(rows), detail.told(rows)
     assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)
-    assert where.decided == {("s", "d"): SAMPLES}
+    assert where.decided == {("s", "d"): {"cuda": SAMPLES, "cpu": 0}}
     assert where.peak_bytes > 0
 
 

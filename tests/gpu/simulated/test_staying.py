@@ -194,7 +194,9 @@ def test_answers_on_a_gpu_are_judged_as_on_the_host(
     compared = ours.summary["comparison"]["samples"]["s"]
     assert compared["y"] == {"cuda": SAMPLES, "cpu": 0}
     decided = ours.summary["comparison"]["decisions"]
-    assert decided == ({} if len(leave) < 2 else {"s": {"side": 35, "top": 35}})
+    there = 0 if len(leave) < 2 else 35
+    made = {"cuda": there, "cpu": SAMPLES - there}
+    assert decided == {"s": {"side": made, "top": made}}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "int16", "bool"])
@@ -262,7 +264,8 @@ def test_auto_leaves_to_the_cpu_what_a_gpu_cant_compare(
     same(ours, theirs)
     assert set(made["cand"].left) == {"y"}
     assert ours.summary["comparison"]["notes"] == [
-        "stage 's', output 'z': compared on the CPU: a device compares no such output"
+        "stage 's', output 'z': compared on the CPU: a device compares no such output",
+        "stage 's', decision 'side': decided on the CPU: output 'z' isn't compared on the GPU",
     ]
 
 

@@ -71,6 +71,15 @@ def choose_compare_as(rule: DecisionRule, ref_dtype: str, cand_dtype: str, where
     return rule.compare_as or "output"
 
 
+def only_on_cpu(rule: DecisionRule) -> str:
+    """What of a rule no GPU decides; empty where one does."""
+    if rule.equal:
+        return "equal"
+    if rule.python is not None:
+        return "functions"
+    return f"scores after {rule.transform}" if rule.transform else ""
+
+
 def other_than(compare_as: CompareAs) -> CompareAs:
     """The `compare_as` that was not chosen."""
     return "float64" if compare_as == "output" else "output"

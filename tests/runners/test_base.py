@@ -11,6 +11,7 @@ from tests.runners.contract import make_batch
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Batch, TensorSpec
 from paritygate.runners.base import Lease, Limits, Runner, RunnerSession
+from paritygate.runners.layout import Layout
 
 Answer = Callable[[Batch], dict[str, object]]
 
@@ -94,6 +95,40 @@ def test_later_batches_must_look_like_the_first(second: dict[str, np.ndarray]) -
     with pytest.raises(RunnerError, match="first batch"):
         runner.session().run(BATCH)
     runner.session().run(BATCH)
+
+
+@pytest.mark.parametrize(
+    ("then", "rows"),
+    [
+        ({"y": np.zeros((3, 2), np.float32)}, 3),
+        ({"y": np.zeros((3, 2), ">f8")}, 3),
+        ({"y": np.zeros((3, 2), object)}, 3),
+        ({"y": np.zeros((3, 3))}, 3),
+        ({"y": np.ma.masked_array(np.zeros((3, 2)), True)}, 3),
+        ({"z": np.zeros((3, 2))}, 3),
+        ({"y": np.zeros((3, 2)), "z": np.zeros(3)}, 3),
+        ({}, 3),
+        ({"y": np.zeros((3, 2))}, 2),
+        ({"y": np.zeros((2, 2))}, 3),
+    ],
+)
+def test_many_good_answers_make_no_other_good(then: dict[str, np.ndarray], rows: int) -> None:
+    good = {"y": np.zeros((3, 2))}
+    answers = iter([good, good, good, then, good])
+    session = _Runner(lambda _b: dict(next(answers))).session()
+    for _ in range(3):
+        session.run(BATCH)
+    with pytest.raises(RunnerError, match="output|first batch"):
+        session.run(make_batch(np.zeros((rows, 4), np.float32), start=5))
+    session.run(BATCH)
+
+
+def test_samples_elsewhere_are_moved_in_each_answer() -> None:
+    runner = _Runner(lambda _b: {"y": np.arange(6.0).reshape(2, 3)})
+    runner.layout = Layout(outputs={"y": 1})
+    session = runner.session()
+    for _ in range(3):
+        assert session.run(BATCH).outputs["y"].tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
 def test_release_is_once() -> None:

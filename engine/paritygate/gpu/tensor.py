@@ -161,7 +161,7 @@ class Outputs(Mapping[str, Tensor]):
 
 def lying(outputs: Mapping[str, Tensor]) -> Mapping[str, Tensor | DeviceTensor]:
     """Outputs by name, each where it is."""
-    return outputs.lying if isinstance(outputs, Outputs) else outputs
+    return outputs.lying if type(outputs) is Outputs else outputs
 
 
 def picked_of(tensor: Any, rows: Ints) -> Any:

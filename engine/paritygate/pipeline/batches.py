@@ -53,17 +53,21 @@ class Cut:
         """
         names = inputs if self.names is None else self.names
         taken = [(name, inputs[name]) for name in names if name in inputs]
-        size = self.size or samples.count
+        count, ids = samples.count, samples.ids
+        size = self.size or count
         starts = samples.ordinals[::size].tolist()
-        for number, at in enumerate(range(0, samples.count, size)):
-            valid = min(size, samples.count - at)
-            parts = {name: array[at : at + valid] for name, array in taken}
-            rows = valid if self.padding is None else self.padding.padded(valid, size)
+        lasts = [*samples.ordinals[size - 1 :: size].tolist(), int(samples.ordinals[-1])]
+        for number, at in enumerate(range(0, count, size)):
+            valid = min(size, count - at)
+            stop = at + valid
+            parts = {name: array[at:stop] for name, array in taken}
+            rows = valid
+            if valid < size and self.padding is not None:
+                rows = self.padding.padded(valid, size)
             if rows > valid:
                 parts = {name: _pad(part, rows) for name, part in parts.items()}
-            ids = samples.ids[at : at + valid]
-            last = int(samples.ordinals[at + valid - 1])
-            yield Batch(block.bucket, number, starts[number], valid, rows, ids, parts, last)
+            of, first, last = ids[at:stop], starts[number], lasts[number]
+            yield Batch(block.bucket, number, first, valid, rows, of, parts, last)
 
 
 def ask(

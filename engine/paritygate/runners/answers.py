@@ -16,6 +16,23 @@ _NATIVE_OF = {name: numpy_dtype(name) for name in DTYPES}
 _NATIVE = frozenset(_NATIVE_OF.values())
 
 
+def form_of_plain(outputs: Mapping[str, object], size: int) -> list[object] | None:
+    """All that the checks below look at, of an answer of arrays of numbers; None: another answer.
+
+    Args:
+        outputs: the answer; its samples come first.
+        size: samples of the batch.
+    """
+    if type(outputs) is not dict:
+        return None
+    form: list[object] = [size]
+    for name, array in outputs.items():
+        if type(array) is not np.ndarray or array.dtype.hasobject:
+            return None
+        form += name, array.dtype, array.shape
+    return form
+
+
 def unusable(tensor: object, size: int, axis: Axis) -> str | None:
     """Why this can't be the answer to a batch of `size` samples; None where it can."""
     if isinstance(tensor, DeviceTensor):

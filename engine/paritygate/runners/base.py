@@ -27,6 +27,7 @@ from paritygate.runners.answers import (
     differs_from_declared,
     differs_from_first,
     first_look,
+    form_of_plain,
     unusable,
 )
 from paritygate.runners.isolate.settings import Isolation
@@ -295,6 +296,8 @@ class Runner(ABC):
 class RunnerSession(ABC):
     """One thread's way into a runner."""
 
+    _last_form: list[object] | None = None  # of an answer that passed all checks
+
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
 
@@ -311,6 +314,9 @@ class RunnerSession(ABC):
         """
         layout = self.runner.layout
         lease = self._run_impl(layout.arrange(batch))
+        form = None if layout.is_moved else form_of_plain(lease.outputs, batch.size)
+        if form is not None and form == self._last_form:
+            return lease
         try:
             self._check_arrays(lease, batch)
             lease.outputs = layout.samples_first(lease.outputs)
@@ -318,6 +324,7 @@ class RunnerSession(ABC):
         except BaseException:
             lease.release()
             raise
+        self._last_form = form
         return lease
 
     @abstractmethod

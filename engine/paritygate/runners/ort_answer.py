@@ -11,6 +11,7 @@ import numpy as np
 from paritygate.core.dtypes import dtype_name, numpy_dtype
 from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
+from paritygate.runners.base import describe_batch
 from paritygate.runners.ort_border import BorderError, Keys, take_apart
 from paritygate.runners.ort_types import BRIDGED, to_array, to_value
 from paritygate.runners.ort_wiring import Wiring
@@ -85,8 +86,13 @@ class Answerer:
         }
 
 
-def fed_arrays(batch: Batch, wiring: Wiring, where: str) -> list[Array]:
+def fed_arrays(batch: Batch, wiring: Wiring, runner: str) -> list[Array]:
     """A batch's inputs as ONNX Runtime takes them, checked: it reads foreign bytes as own.
+
+    Args:
+        batch: with its samples where the model has them.
+        wiring: which inputs the model takes, and of which dtypes.
+        runner: the runner's name, for the error.
 
     Raises:
         RunnerError: an input that isn't there, or of another dtype.
@@ -98,8 +104,8 @@ def fed_arrays(batch: Batch, wiring: Wiring, where: str) -> list[Array]:
             what = f"lacks input {ours!r}; it has {sorted(batch.inputs)}"
             if array is not None:
                 what = f"input {ours!r} is {array.dtype.str}, not {dtype.str}"
-            raise RunnerError(f"{where}: {what}")
-        arrays.append(np.ascontiguousarray(array))
+            raise RunnerError(f"{describe_batch(runner, batch)}: {what}")
+        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
     return arrays
 
 

@@ -29,7 +29,7 @@ from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
-_Key = tuple[tuple[Any, ...], ...]
+_Key = tuple[object, ...]
 
 
 class _Slot:
@@ -61,6 +61,10 @@ class OrtSession(RunnerSession):
             theirs: to_value(np.ascontiguousarray(array), dtype_name(array.dtype))
             for theirs, array in wiring.fixed.items()
         }
+        self._feeds = [
+            (theirs, wiring.inputs[ours].dtype, wiring.inputs[ours].dtype in BRIDGED)
+            for ours, theirs in wiring.feeds
+        ]
         self._free: dict[_Key, list[_Slot]] = {}
         outputs = (runner.outputs or {}).values()
         self._may_vary = any(not isinstance(d, int) for spec in outputs for d in spec.shape[1:])
@@ -79,18 +83,17 @@ class OrtSession(RunnerSession):
         inference = self._inference
         if inference is None:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
-        arrays = fed_arrays(batch, self._wiring, describe_batch(self.runner.name, batch))
+        arrays = fed_arrays(batch, self._wiring, self.runner.name)
         stays = self._stays()
-        key = (tuple(sorted(stays)), *(array.shape for array in arrays))
+        key: _Key = (stays, *(array.shape for array in arrays))
         free = self._free[key] = self._free.pop(key, [])  # the last one used comes last
         if len(self._free) > _KEPT_SHAPES:
             self._free.pop(next(iter(self._free)))
         started = time.perf_counter()
         slot = free.pop() if free else _Slot(inference.io_binding())
         try:
-            for (ours, theirs), array in zip(self._wiring.feeds, arrays, strict=True):
-                dtype = self._wiring.inputs[ours].dtype
-                if dtype in BRIDGED:
+            for (theirs, dtype, is_bridged), array in zip(self._feeds, arrays, strict=True):
+                if is_bridged:
                     slot.binding.bind_ortvalue_input(theirs, to_value(array, dtype))
                 else:
                     slot.binding.bind_cpu_input(theirs, array)
@@ -105,14 +108,14 @@ class OrtSession(RunnerSession):
         if problem:
             free.append(slot)
             raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {problem}")
-        views = slot.views.anew() if isinstance(slot.views, Outputs) else slot.views
+        views = slot.views.anew() if type(slot.views) is Outputs else slot.views
         return Lease(views, give_back=lambda: free.append(slot))
 
     def _runs_again(self, inference: Any, slot: _Slot) -> bool:
         """Run into the bound buffers; False where a shape turns out to depend on the values."""
         try:
             inference.run_with_iobinding(slot.binding)
-            if isinstance(slot.views, Outputs):
+            if type(slot.views) is Outputs:
                 slot.binding.synchronize_outputs()
         except Exception:  # onnxruntime's classes have no common base of their own
             if not self._may_vary:
@@ -184,8 +187,7 @@ class AnswerSession(RunnerSession):
     def _run_impl(self, batch: Batch) -> Lease:
         if self._inference is None:
             raise RunnerError(f"runner {self.runner.name!r}: the session is closed")
-        where = describe_batch(self.runner.name, batch)
-        arrays = fed_arrays(batch, self._wiring, where)
+        arrays = fed_arrays(batch, self._wiring, self.runner.name)
         started = time.perf_counter()
         try:
             outputs = self._answer(self._inference, arrays)
@@ -193,11 +195,12 @@ class AnswerSession(RunnerSession):
                 self._watch.take(arrays, batch.size, started)
             problem = self._probe.look(self._inference, arrays, outputs, batch.size)
         except BorderError as e:
-            raise UnusableError(f"{where}: {e}") from None
+            raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {e}") from None
         except Exception as e:  # onnxruntime's classes have no common base of their own
+            where = describe_batch(self.runner.name, batch)
             raise RunnerError(f"{where}: ONNX Runtime: {whole_text(e)}") from None
         if problem:
-            raise UnusableError(f"{where}: {problem}")
+            raise UnusableError(f"{describe_batch(self.runner.name, batch)}: {problem}")
         return Lease({name: _read_only(array) for name, array in outputs.items()})
 
 

@@ -36,7 +36,7 @@ class Layout:
 
     def arrange(self, batch: Batch) -> Batch:
         """The batch as the runner takes it; arrays with their samples elsewhere are views."""
-        if not any(name in self.inputs for name in batch.inputs):
+        if not self.inputs or not any(name in self.inputs for name in batch.inputs):
             return batch
         inputs = {
             name: move_samples(array, self.inputs.get(name, 0))
@@ -46,7 +46,7 @@ class Layout:
 
     def samples_first(self, outputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Answers with their samples on axis 0; those with their samples elsewhere are views."""
-        if not any(name in self.outputs for name in outputs):
+        if not self.outputs or not any(name in self.outputs for name in outputs):
             return outputs
         return {
             name: tensor

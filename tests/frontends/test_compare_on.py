@@ -172,7 +172,7 @@ def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
             "cuda": "13.0",
             "memory_bytes": 80 << 30,
         },
-        "memory": {"peak_bytes": 37 << 20, "piece_bytes": 1 << 26},
+        "memory": {"peak_bytes": 37 << 20, "peak_pinned_bytes": 0, "piece_bytes": 1 << 26},
         "samples": {"s": {"y": {"cuda": 20, "cpu": 0}, "z": {"cuda": 1, "cpu": 1900}}},
         "decisions": {"s": {"d": {"cuda": 19, "cpu": 0}, "e": {"cuda": 0, "cpu": 1900}}},
         "notes": ["the GPU had no room"],
@@ -187,3 +187,5 @@ def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
         "s, decision e: 0 samples, and 1,900 on the CPU",
         "the GPU had no room",
     ]
+    found["memory"]["peak_pinned_bytes"] = 3 << 20
+    assert lines(found)[1].endswith(f"{held}, and 3.0 MiB of pinned memory")

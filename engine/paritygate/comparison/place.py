@@ -8,15 +8,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from paritygate.core.errors import DeviceError
 from paritygate.core.tensors import CompareOn
 from paritygate.gpu.driver import Chip, NoCudaError, find_chips
 
+if TYPE_CHECKING:
+    from paritygate.gpu.staging import Lane, Lanes
+
 On = Literal["cpu", "cuda"]
 
-PIECE_BYTES = 64 << 20  # of one side, copied to the device at once
+PIECE_BYTES = 64 << 20  # of one side, compared at once
+SENT_BYTES = 8 << 20  # of one side, copied to the device at once; more pieces overlap better
 LEAST_BYTES = 1 << 16  # where less doesn't fit, nothing does
 _SIMULATED = Chip("Numba's simulator", "none", 0, "", "none")
 MEND = 'use --compare-on cpu (compare_on = "cpu" in the plan), or auto'
@@ -28,9 +32,10 @@ class Place:
 
     Attributes:
         chip: the GPU.
-        piece_bytes: of one side, copied to it at once; less once its memory was too small.
+        piece_bytes: of one side, compared at once; less once its memory was too small.
         is_given_up: its memory was too small even for the smallest pieces.
         peak_bytes: the most memory that comparisons held on it at once.
+        peak_pinned_bytes: the most pinned memory of the host that was held at once.
         notes: what was done otherwise than asked.
         samples: (stage, output) -> samples compared on each.
         decided: (stage, decision) -> samples decided on each.
@@ -42,12 +47,15 @@ class Place:
     piece_bytes: int = PIECE_BYTES
     is_given_up: bool = False
     peak_bytes: int = 0
+    peak_pinned_bytes: int = 0
     notes: list[str] = field(default_factory=list)
     samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
     decided: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
     wanted: frozenset[tuple[str, str]] | None = None
     lying: frozenset[tuple[str, str]] | None = None
     _held: int = 0
+    _pinned: int = 0
+    _lanes: Lanes | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, stage: str, output: str, on: On, samples: int) -> None:
@@ -65,14 +73,40 @@ class Place:
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
         """A comparison that holds so many bytes of the device."""
-        with self._lock:
-            self._held += size
-            self.peak_bytes = max(self.peak_bytes, self._held)
+        self.hold(size, 0)
         try:
             yield
         finally:
-            with self._lock:
-                self._held -= size
+            self.hold(-size, 0)
+
+    def hold(self, size: int, pinned: int) -> None:
+        """Bytes of the device and of pinned memory are taken, or given back."""
+        with self._lock:
+            self._held += size
+            self._pinned += pinned
+            self.peak_bytes = max(self.peak_bytes, self._held)
+            self.peak_pinned_bytes = max(self.peak_pinned_bytes, self._pinned)
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """What sends arrays of the host to the device; of one thread, and kept for others."""
+        with self._lock:
+            if self._lanes is None:
+                from paritygate.gpu.staging import Lanes
+
+                self._lanes = Lanes(self.hold, self.note)
+            lanes = self._lanes
+        with lanes.lane() as lane:
+            yield lane
+
+    def close(self) -> None:
+        """Give back what was kept to send arrays with."""
+        if self._lanes is not None:
+            self._lanes.close()
+
+    def bytes_at_once(self, *, is_sent: bool) -> int:
+        """Of one side, compared at once; less where it is sent from the host."""
+        return min(self.piece_bytes, SENT_BYTES) if is_sent else self.piece_bytes
 
     def wants(self, stage: str, output: str) -> bool:
         """Whether an output is to be compared there."""
@@ -126,7 +160,11 @@ class Place:
                 "cuda": self.chip.cuda,
                 "memory_bytes": self.chip.memory_bytes,
             },
-            "memory": {"piece_bytes": self.piece_bytes, "peak_bytes": self.peak_bytes},
+            "memory": {
+                "piece_bytes": self.piece_bytes,
+                "peak_bytes": self.peak_bytes,
+                "peak_pinned_bytes": self.peak_pinned_bytes,
+            },
             "samples": stages,
             "decisions": decisions,
             "notes": list(self.notes),

@@ -19,6 +19,7 @@ from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
 from paritygate.comparison.on_device import DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
+from paritygate.comparison.sending import sent
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.tensor import DeviceTensor, on_host, picked_of, pieces
@@ -126,7 +127,8 @@ class PlacedComparer(ElementComparer):
     ) -> tuple[OutputTally, SampleDetail] | None:
         """What the GPU counts; None where its memory is too small."""
         while not self._place.is_given_up:
-            tried = self._place.piece_bytes
+            both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
+            tried = self._place.bytes_at_once(is_sent=not both)
             try:
                 found = self._in_pieces(device, ref, cand, consecutive(ordinals), tried)
             except Exception as e:
@@ -162,14 +164,14 @@ class PlacedComparer(ElementComparer):
         piece_bytes: int,
     ) -> tuple[OutputTally, SampleDetail]:
         step = max(1, piece_bytes // self._sample_bytes)
-        samples = len(ordinals)
-        comparison = device.begin()
-        copied = sum(not isinstance(side, DeviceTensor) for side in (ref, cand))
-        with self._place.holding(copied * min(step, samples) * self._sample_bytes):
-            for rows, ours, theirs in pieces(ref, cand, step):
+        with self._place.lane() as lane:
+            comparison = device.begin()
+            for rows, ours, theirs in sent(lane, pieces(ref, cand, step), self.dtypes):
                 comparison.add(ours, theirs, ordinals[rows])
             with self._place.holding(comparison.bytes_held):
-                return comparison.finish()
+                found = comparison.finish()
+            lane.check()
+        return found
 
     def _failed(self, why: object) -> DeviceError:
         stage, output = self._names

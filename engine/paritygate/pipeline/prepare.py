@@ -168,6 +168,8 @@ def prepare_plan(
         blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples, reads_inputs)
         size = max((block.samples for block in blocks), default=1)
         place, why_not = place_of(compare_on, running, active)
+        if place is not None:
+            stack.callback(place.close)
         comparers = [StageComparer(plan, s, stats, place) for s in running if alone is None]
         check_names(plan, running, active)
         for comparer in comparers:

@@ -49,10 +49,13 @@ def render_comparison(comparison: Mapping[str, Any]) -> Iterator[RenderableType]
     driver = f"driver {clean(chip['driver'])}, " if chip["driver"] else ""
     yield Text()
     yield Text("Compared on a GPU", style="bold")
+    memory = comparison["memory"]
+    pinned = memory["peak_pinned_bytes"]
+    of_host = f", and {_size(pinned)} of pinned memory" if pinned else ""
     told = (
         f"{clean(chip['name'])}, compute capability {clean(chip['compute_capability'])}, {driver}"
         f"CUDA {clean(chip['cuda'])}, {_size(chip['memory_bytes'])}; at most "
-        f"{_size(comparison['memory']['peak_bytes'])} were held for comparisons"
+        f"{_size(memory['peak_bytes'])} were held for comparisons{of_host}"
     )
     lines = [told, *_compared(comparison["samples"]), *_decided(comparison["decisions"])]
     lines += map(clean, comparison["notes"])

@@ -18,7 +18,18 @@ from unittest import mock
 from numba import cuda, typeof, types
 from tests.gpu.compiled import deciding
 
-from paritygate.gpu import failing, fold, gather, measures, ranks, scan, sums, whole, widen
+from paritygate.gpu import (
+    checksum,
+    failing,
+    fold,
+    gather,
+    measures,
+    ranks,
+    scan,
+    sums,
+    whole,
+    widen,
+)
 from paritygate.kernels.elements import Rule
 
 RECORD = Path(__file__).with_name("registers.json")
@@ -103,6 +114,9 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
             ),
         ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),
+        "add_words": (
+            checksum.add_words, lambda x: (types.uint64[::1], _INT, _ALL_INTS, _INT),
+        ),
         **deciding.kernels(),
     }  # fmt: skip
 

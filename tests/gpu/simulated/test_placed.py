@@ -17,10 +17,12 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.on_device import Comparison
 from paritygate.comparison.place import LEAST_BYTES, Place
 from paritygate.comparison.placed import PlacedComparer, is_out_of_memory
+from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import DeviceError, PlanError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu import failing, scan
 from paritygate.gpu.driver import Chip
+from paritygate.gpu.staging import Lane
 
 CHIP = Chip("A", "9.0", 1 << 30, "", "13.0")
 TOLERANCE = Tolerance(1e-3, 1e-3)
@@ -123,6 +125,63 @@ def test_pieces_count_what_the_whole_counts() -> None:
     check(placed_comparer(where), ref, cand)
     assert where.samples == {("s", "y"): {"cuda": SAMPLES, "cpu": 0}}
     assert where.notes == []
+
+
+@pytest.mark.parametrize("dtype", ["int4", "bfloat16", ">f4", "bool", "int64", "float16"])
+def test_pieces_of_any_dtype_are_sent_as_the_device_takes_them(dtype: str) -> None:
+    kind = {">f4": np.dtype(">f4")}.get(dtype, numpy_dtype(dtype.replace(">f4", "float32")))
+    rng = np.random.default_rng(1)
+    ref = rng.integers(0, 2, (9, 3)).astype(kind)
+    cand = ref.copy()
+    cand[4, 1], cand[8, 2] = 1 - int(ref[4, 1]), 1 - int(ref[8, 2])
+    name = dtype.replace(">f4", "float32")
+    given = Tolerance(0.0, 0.0), name, name, (3,), "gate"
+    where = Place(CHIP, piece_bytes=2 * 3 * kind.itemsize)
+    found = PlacedComparer(where, "s", "y", *given).compare(ref, cand, np.arange(9), is_lazy=True)
+    expected = ElementComparer(*given).compare(ref, cand, np.arange(9), is_lazy=False)
+    assert found[0].failing_samples == 2
+    assert canary.difference(found, expected) == ""
+
+
+def test_a_piece_that_isnt_what_was_sent_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref, cand = sides()
+    cand = ref.copy()
+    where = Place(CHIP, piece_bytes=60)
+    comparer = placed_comparer(where)
+    check(comparer, ref, cand)
+    real, calls = Lane._copy, []
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        calls.append(size)
+        if len(calls) != 6:  # of which all elements are good too, and so are those left there
+            real(self, buffer, size)
+
+    monkeypatch.setattr(Lane, "_copy", copy)
+    with pytest.raises(DeviceError) as raised:
+        comparer.compare(ref, cand, np.arange(SAMPLES), is_lazy=True)
+    assert "the GPU (A) failed: what it judged isn't what was sent to it; nothing" in str(
+        raised.value
+    )
+    where.close()
+    assert where.peak_pinned_bytes == 2 << 16
+
+
+def test_a_run_gives_all_memory_back(
+    packs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+    real = Place.close
+
+    def close(self: Any) -> None:
+        held.append(self._pinned)
+        real(self)
+        held.extend((self._held, self._pinned))
+
+    monkeypatch.setattr(Place, "close", close)
+    memory = compare(packs, "cuda").summary["comparison"]["memory"]
+    assert held == [2 << 16, 0, 0]
+    assert memory["peak_pinned_bytes"] == 2 << 16
+    assert memory["peak_bytes"] > 2 << 16
 
 
 def refuse_above(monkeypatch: pytest.MonkeyPatch, most: int, error: BaseException) -> list[int]:

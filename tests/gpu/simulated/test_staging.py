@@ -1,0 +1,431 @@
+"""Arrays of the host on their way to a device: in order, whole, and given back, or noticed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import cuda
+from tests.kernels.test_checksum import naive_sum
+
+from paritygate.core.errors import DeviceError
+from paritygate.gpu import checksum, staging
+from paritygate.gpu.checksum import Checksums, stamp_of
+from paritygate.gpu.staging import BUFFERS, Lane, Lanes
+
+HOST, KERNELS, COPIES = range(3)
+
+
+class Held:
+    """What a lane says that it holds, and what it notes."""
+
+    def __init__(self) -> None:
+        self.device = self.pinned = 0
+        self.notes: list[str] = []
+
+    def ask(self, device: int, pinned: int) -> None:
+        self.device += device
+        self.pinned += pinned
+
+    def lane(self) -> Lane:
+        return Lane(self.ask, self.notes.append)
+
+    def lanes(self) -> Lanes:
+        return Lanes(self.ask, self.notes.append)
+
+
+def a_piece(seed: int, rows: int = 3) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(rows, 5)).astype(np.float32), rng.integers(0, 9, (rows, 7), np.uint8)]
+
+
+def send(lane: Lane, piece: list[Any]) -> list[Any]:
+    """What a kernel would find of a piece."""
+    arrays, sent = lane.send(piece)
+    found = [array.copy_to_host() for array in arrays]
+    lane.judged(sent)
+    return found
+
+
+def test_pieces_arrive_as_they_were() -> None:
+    held = Held()
+    lane = held.lane()
+    for seed, rows in enumerate([3, 1, 5000, 2, 2, 4999]):
+        piece = a_piece(seed, rows)
+        for ours, theirs in zip(piece, send(lane, piece), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+            assert theirs.dtype == ours.dtype
+    lane.check()
+    assert held.device == held.pinned == BUFFERS << 18
+    lane.close()
+    assert (held.device, held.pinned, held.notes) == (0, 0, [])
+
+
+def test_sums_on_the_device_are_those_of_all_words() -> None:
+    sums, words = Checksums(2), np.random.default_rng(1).integers(0, 2**64, 37, np.uint64)
+    lying = cuda.to_device(words)
+    for serial in range(3):
+        sums.add(1, lying, stamp_of(serial), naive_sum(words.tobytes(), 0))
+        assert sums.agree()
+    sums.add(0, lying[:0], stamp_of(3), 0)
+    assert sums.agree()
+    sums.add(0, lying, stamp_of(4), naive_sum(words.tobytes(), 0) + 1)
+    assert not sums.agree()
+    assert len({stamp_of(serial) for serial in range(1000)}) == 1000
+    assert all(stamp_of(serial) % 2 and 0 < stamp_of(serial) < 2**63 for serial in range(1000))
+
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def swapped(patch: pytest.MonkeyPatch) -> None:
+    """Two buffers of the device have each other's pieces."""
+    real = Lane._make_room
+
+    def make(self: Any, size: int) -> None:
+        fresh = not self._buffers
+        real(self, size)
+        if fresh:
+            one, two = self._buffers
+            self._copied_to = {id(one): two.device, id(two): one.device}
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        self._copied_to[id(buffer)][:size].copy_to_device(buffer.host[:size])
+
+    patch.setattr(Lane, "_make_room", make)
+    patch.setattr(Lane, "_copy", copy)
+
+
+def left_out(patch: pytest.MonkeyPatch) -> None:
+    real, calls = Lane._copy, []
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        calls.append(size)
+        if len(calls) != 3:
+            real(self, buffer, size)
+
+    patch.setattr(Lane, "_copy", copy)
+
+
+def cut_short(patch: pytest.MonkeyPatch) -> None:
+    real = Lane._copy
+    patch.setattr(Lane, "_copy", lambda self, buffer, size: real(self, buffer, size - 256))
+
+
+def late(patch: pytest.MonkeyPatch) -> None:
+    """Copies that are made one turn later than the kernels are launched."""
+    real, waiting = Lane._copy, []
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        waiting.append((buffer, size))
+        if len(waiting) > 1:
+            real(self, *waiting.pop(0))
+
+    patch.setattr(Lane, "_copy", copy)
+
+
+def filled_too_early(patch: pytest.MonkeyPatch) -> None:
+    """The next piece is written over one that is being copied."""
+    real = Lane._copy
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        buffer.host[size // 2 : size // 2 + 8] += 1
+        real(self, buffer, size)
+
+    patch.setattr(Lane, "_copy", copy)
+
+
+def copied_too_early(patch: pytest.MonkeyPatch) -> None:
+    """The next piece is copied over one that is being judged."""
+    real = Lane.judged
+
+    def judged(self: Any, sent: Any) -> None:
+        sent.buffer.device[8:16].copy_to_device(np.full(8, 3, np.uint8))
+        real(self, sent)
+
+    patch.setattr(Lane, "judged", judged)
+
+
+def unsummed(patch: pytest.MonkeyPatch) -> None:
+    """The kernel that adds up never runs."""
+
+    class Silent:
+        def __getitem__(self, shape: Any) -> Any:
+            return lambda *args: None
+
+    patch.setattr(checksum, "add_words", Silent())
+
+
+FAULTS = [swapped, left_out, cut_short, late, filled_too_early, copied_too_early, unsummed]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_what_isnt_what_was_sent_is_no_result(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = Held().lane()
+    fault(monkeypatch)
+    for seed in range(4):
+        send(lane, a_piece(seed))
+    with pytest.raises(DeviceError, match="what it judged isn't what was sent to it"):
+        lane.check()
+
+
+def test_zeros_that_are_never_copied_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lane, zeros = Held().lane(), [np.zeros((3, 5)), np.zeros((3, 5))]
+    unsummed(monkeypatch)
+    send(lane, zeros)
+    with pytest.raises(DeviceError):
+        lane.check()
+
+
+class Order:
+    """What happens before what: of the host, of kernels and of copies, by clocks that events pass.
+
+    Two accesses of a buffer, one of which writes, race unless one is known to come first.
+    """
+
+    def __init__(self, forgotten: tuple[str, str] | None = None) -> None:
+        self.clocks = [np.zeros(3, int) for _ in range(3)]
+        self.accesses: dict[int, list[tuple[int, int, bool]]] = {}
+        self.forgotten, self.events, self.races = forgotten, 0, 0
+
+    def learn(self, who: int, clock: Any) -> None:
+        np.maximum(self.clocks[who], clock, out=self.clocks[who])
+
+    def do(self, who: int, **buffers: Any) -> None:
+        self.learn(who, self.clocks[HOST])  # what the host orders is done later
+        self.clocks[who][who] += 1
+        for is_write, buffer in ((name == "writes", at) for name, at in buffers.items()):
+            seen = self.accesses.setdefault(buffer, [])
+            self.races += sum(
+                (is_write or wrote) and self.clocks[who][other] < time
+                for other, time, wrote in seen
+            )
+            seen.append((who, int(self.clocks[who][who]), is_write))
+
+    def event(self) -> Any:
+        role = ("copied", "judged")[self.events % 2]
+        self.events += 1
+        at = np.zeros(3, int)
+
+        def record(stream: Any = 0) -> None:
+            if self.forgotten != (role, "record"):
+                who = COPIES if stream else KERNELS
+                self.learn(who, self.clocks[HOST])
+                at[:] = self.clocks[who]
+
+        def wait(stream: Any = 0) -> None:
+            if self.forgotten != (role, "wait"):
+                self.learn(COPIES if stream else KERNELS, at)
+
+        def synchronize() -> None:
+            if self.forgotten != (role, "synchronize"):
+                self.learn(HOST, at)
+
+        return SimpleNamespace(record=record, wait=wait, synchronize=synchronize)
+
+
+@pytest.fixture
+def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Order:
+    """A lane's streams and buffers, watched; an event may be forgotten."""
+    watched = Order(getattr(request, "param", None))
+    numbers: dict[int, int] = {}
+
+    def number(array: Any) -> int:
+        base = array
+        while getattr(base, "base", None) is not None:
+            base = base.base
+        return numbers.setdefault(id(base), len(numbers))
+
+    class OnDevice:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __getitem__(self, rows: slice) -> OnDevice:
+            return OnDevice(self.array[rows])
+
+        def view(self, dtype: Any) -> OnDevice:
+            return OnDevice(self.array.view(dtype))
+
+        def reshape(self, shape: Any) -> OnDevice:
+            return OnDevice(self.array.reshape(shape))
+
+        def copy_to_device(self, source: Any, stream: Any = 0) -> None:
+            watched.do(
+                COPIES if stream else KERNELS, reads=number(source), writes=number(self.array)
+            )
+
+    class Sums:
+        def __init__(self, rows: int) -> None:
+            pass
+
+        def add(self, row: int, words: Any, *given: Any) -> None:
+            watched.do(KERNELS, reads=number(words.array))
+
+    stand_in = SimpleNamespace(
+        stream=lambda: SimpleNamespace(
+            synchronize=lambda: watched.learn(HOST, watched.clocks[COPIES])
+        ),
+        synchronize=lambda: watched.learn(HOST, np.max(watched.clocks, axis=0)),
+        event=watched.event,
+        device_array=lambda size, dtype: OnDevice(np.empty(size, dtype)),
+        pinned_array=np.empty,
+    )
+    real = staging.copy_summed
+
+    def fill(source: Any, into: Any, words: Any, first: int) -> int:
+        watched.do(HOST, writes=number(into))
+        return real(source, into, words, first)
+
+    monkeypatch.setattr(staging, "cuda", stand_in)
+    monkeypatch.setattr(staging, "Checksums", Sums)
+    monkeypatch.setattr(staging, "copy_summed", fill)
+    return watched
+
+
+def send_all(lane: Lane, pieces: int = 6) -> None:
+    for seed in range(pieces):
+        lane.judged(lane.send(a_piece(seed))[1])
+
+
+def test_no_buffer_is_written_while_it_is_read(order: Order) -> None:
+    send_all(Held().lane())
+    assert order.races == 0
+
+
+def test_pieces_that_grow_wait_for_those_on_their_way(order: Order) -> None:
+    lane = Held().lane()
+    for rows in (3, 3000, 3, 30_000, 3):
+        lane.judged(lane.send(a_piece(0, rows))[1])
+    assert order.races == 0
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("copied", "synchronize"),
+        ("copied", "record"),
+        ("copied", "wait"),
+        ("judged", "record"),
+        ("judged", "wait"),
+    ],
+    indirect=True,
+    ids="-".join,
+)
+def test_every_event_is_needed(order: Order) -> None:
+    send_all(Held().lane())
+    assert order.races > 0
+
+
+def test_without_pinned_memory_pieces_are_copied_as_kernels_are_launched(
+    order: Order, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(staging.cuda, "pinned_array", refuse)
+    send_all(Held().lane())
+    assert order.clocks[COPIES][COPIES] == 0
+
+
+def test_pinned_memory_that_is_refused_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, given = Held(), []
+    real = cuda.pinned_array
+
+    def refuse_the_second(*args: Any) -> Any:
+        given.append(args)
+        if len(given) == 2:
+            raise OSError("no more")
+        return real(*args)
+
+    monkeypatch.setattr(cuda, "pinned_array", refuse_the_second)
+    lane = held.lane()
+    for seed in range(3):
+        for ours, theirs in zip(a_piece(seed), send(lane, a_piece(seed)), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+    lane.check()
+    assert (held.device, held.pinned) == (1 << 16, 0)
+    (note,) = held.notes
+    assert note == (
+        "there was no pinned memory of 2 x 65,536 bytes (no more); outputs were copied to the GPU "
+        "without it, one piece after the other"
+    )
+
+
+def test_without_room_for_the_second_buffer_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, given = Held(), []
+    real = cuda.device_array
+
+    def refuse_the_second(*args: Any) -> Any:
+        given.append(args)
+        if len(given) == 2:
+            raise MemoryError
+        return real(*args)
+
+    lane = held.lane()
+    monkeypatch.setattr(cuda, "device_array", refuse_the_second)
+    with pytest.raises(MemoryError):
+        lane.send(a_piece(0))
+    assert (held.device, held.pinned) == (0, 0)
+    send(lane, a_piece(1))
+    lane.check()
+    assert held.device == BUFFERS << 16
+
+
+def test_threads_have_lanes_of_their_own_which_are_used_again() -> None:
+    held = Held()
+    lanes = held.lanes()
+    with lanes.lane() as one, lanes.lane() as two:
+        assert one is not two
+        both = {one, two}
+    used = []
+
+    def take() -> None:
+        with lanes.lane() as lane:
+            used.append(lane)
+            send(lane, a_piece(1))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    take()
+    assert set(used) <= both
+    assert held.device > 0
+    lanes.close()
+    assert (held.device, held.pinned) == (0, 0)
+
+
+def test_a_lane_that_an_error_left_isnt_used_again() -> None:
+    held = Held()
+    lanes = held.lanes()
+    lost = []
+
+    def die() -> None:
+        with lanes.lane() as lane:
+            lost.append(lane)
+            lane.send(a_piece(0))  # and never judged
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        die()
+    assert (held.device, held.pinned) == (0, 0)
+    with lanes.lane() as other:
+        assert other is not lost[0]
+        send(other, a_piece(1))
+        other.check()
+
+
+def test_a_lane_in_use_while_all_are_closed_gives_back_what_it_has() -> None:
+    held = Held()
+    lanes = held.lanes()
+    with lanes.lane() as lane:
+        lanes.close()
+        send(lane, a_piece(1))
+        lane.check()
+        assert held.device > 0
+    assert (held.device, held.pinned) == (0, 0)

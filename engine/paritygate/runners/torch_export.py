@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from paritygate.runners.torch_program import (
     describe_precision,
 )
 
+_LOADING = threading.Lock()  # torch keeps what it is loading for the process, not for a thread
 _TRAINS = "train"
 _ANSWERS = frozenset({"USER_OUTPUT"})
 _GIVEN = frozenset({"USER_INPUT", "PARAMETER", "BUFFER", "CONSTANT_TENSOR"})
@@ -43,14 +45,15 @@ def load_exported(path: Path) -> Program:
     loggers = [logging.getLogger(name) for name in ("torch.export", "torch._export")]
     try:
         check_archive(text)
-        levels = [logger.level for logger in loggers]
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        try:
-            program = torch.export.load(text)
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+        with _LOADING:
+            levels = [logger.level for logger in loggers]
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            try:
+                program = torch.export.load(text)
+            finally:
+                for logger, level in zip(loggers, levels, strict=True):
+                    logger.setLevel(level)
     except RefusedError as e:
         raise ProgramError(f"the exported program {e}", code="admission.unsafe_model") from None
     except ProgramError:

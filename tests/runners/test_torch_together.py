@@ -16,6 +16,7 @@ from tests import torch_models  # noqa: E402
 from paritygate.runners.torch_export import load_exported  # noqa: E402
 
 
+@pytest.mark.slow
 def test_programs_are_loaded_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 cuda: Any = numba.cuda  # its attributes are made at run time
 SIMULATED = bool(cuda.config.ENABLE_CUDASIM)
+cuda.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # what folds is launched in one block, on purpose
 THREADS = 4 if SIMULATED else 256  # a block, a power of two
 TILE = THREADS * (2 if SIMULATED else 16)  # elements that a block judges between two barriers
 

@@ -54,7 +54,7 @@ class Decisions:
         ref = np.random.default_rng(31).random((samples, *shape), dtype=np.float32)
         noise = np.random.default_rng(32).uniform(-1e-7, 1e-7, size=ref.shape)
         cand = np.where(self._is_clear(ref, shape), ref + noise.astype(np.float32), ref)
-        comparer = DecisionComparer(self._rule(), TOLERANCE, "float32", "float32", shape, self.tier)
+        comparer = DecisionComparer(self.rule(), TOLERANCE, "float32", "float32", shape, self.tier)
         ordinals = np.arange(samples)
         rows = max(1, BLOCK_BYTES // (4 * self.width))
         cuts = [slice(at, min(at + rows, samples)) for at in range(0, samples, rows)]
@@ -95,7 +95,7 @@ class Decisions:
             ),
         ]  # fmt: skip
 
-    def _rule(self) -> DecisionRule:
+    def rule(self) -> DecisionRule:
         if self.kind in BANDS:
             return DecisionRule("d", "s", bands=parse_bands(BANDS[self.kind]))
         if self.kind == "argmax":

@@ -1,137 +1,271 @@
-"""Elements and decisions compared on a GPU, against a device-to-device copy of as many bytes.
+"""Measure the comparison on a GPU, and print a table as `bench/run.py` does.
 
-    python -m bench.gpu [--quick] [--elements N]
+    python bench/gpu.py [--quick] [--only NAME]... [--out FOLDER] [--resume] [--record]
 
-It stands beside `bench/run.py`, in an environment with numba-cuda (`make gpu` makes one) on a
-machine with a CUDA device; elsewhere it says that there is none and measures nothing. No figure of
-it has been recorded so far. Sides lie on the device, 1 GiB each, in batches of 64 MiB whose tallies
-stay there. Each comparison is checked against the CPU's on its first samples before it is measured.
+In an environment with numba-cuda (`make gpu` makes one), on a machine with a CUDA device; CuPy,
+torch and onnxruntime are measured beside it where they are there. First comes the test that the
+device counts what the CPU counts (`pytest -m gpu tests/gpu/compiled`): figures of kernels that it
+finds wrong aren't recorded. What fails, what lacks a package and what there was no time left for
+has a row that says so. All of it ends within `--within` seconds, the most important cases first.
+
+`gpu.json` in the folder `--out` is whole after each case, also where the machine goes away:
+`--resume` goes on from there, as this does by itself in a new process once a case has broken the
+device's context, and `--from gpu.json --record` writes bench/RESULTS.md from it on any machine.
+`--tiny` goes through all of it in Numba's simulator, where figures mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-import numpy as np
-from bench import gpu_decisions
-from bench.make import close_to, random_values
-from bench.measure import Row, Scale, in_turn, seconds
-from bench.run import HEAD, cells, line, rule
+ROOT = Path(__file__).resolve().parents[1]
+PLACES = [str(ROOT), str(ROOT / "engine"), str(ROOT / "frontends")]
+sys.path[:0] = [place for place in PLACES if place not in sys.path]
 
-from paritygate.comparison.elements import ElementComparer
-from paritygate.comparison.on_device import DeviceComparer
-from paritygate.core.policy import Tolerance
-from paritygate.gpu.device import SIMULATED, cuda
+if TYPE_CHECKING:
+    from bench.gpu_report import Equality, Missing, Report
+    from bench.gpu_sides import DeviceScale
+    from bench.measure import Row
 
-SIDE_BYTES, BATCH_BYTES = 1 << 30, 64 << 20
-ALLOWED = {"gate": 1.25, "full": 2.5}  # times a copy, on chips with half-rate FP64
-CHECKED = 1000  # samples
-TOLERANCE = Tolerance(atol=1e-6, rtol=1e-6)
-OF_INTEGERS = Tolerance(atol=2.0, rtol=0.0)
-FAILING = {"clean": 0.0, "1 % failing": 0.01, "all failing": 1.0}
-DTYPES = ("float32", "float64")  # compared as they lie; others are widened first
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """One output of one dtype and width, of which a share of samples fails by one element."""
-
-    dtype: str
-    width: int
-    failing: str
-    elements: int
-    stats: Literal["gate", "full"] = "gate"
-
-    @property
-    def name(self) -> str:
-        tier = "" if self.stats == "gate" else ", full tier"
-        return f"on a device, {self.dtype} x {self.width}, {self.failing}{tier}"
-
-    def measure(self, scale: Scale) -> list[Row]:
-        samples = max(1, self.elements // self.width)
-        ref = random_values(samples, (self.width,), self.dtype)
-        cand = close_to(ref)
-        share = FAILING[self.failing]
-        bad = np.random.default_rng(1).random(samples) < share
-        tolerance = TOLERANCE if ref.dtype.kind == "f" else OF_INTEGERS
-        cand[bad, 0] += 1 if ref.dtype.kind == "f" else 5
-        judges = (
-            kind(tolerance, self.dtype, self.dtype, (self.width,), self.stats)
-            for kind in (DeviceComparer, ElementComparer)
-        )
-        device, host = judges
-        assert isinstance(device, DeviceComparer)
-        few, ordinals = slice(0, CHECKED), np.arange(min(CHECKED, samples))
-        found, _ = device.compare(ref[few], cand[few], ordinals)
-        assert found == host.compare(ref[few], cand[few], ordinals)[0]
-
-        left, right = cuda.to_device(ref), cuda.to_device(cand)
-        room = cuda.device_array_like(left)
-        rows = max(1, BATCH_BYTES // (ref.itemsize * self.width))
-        cuts = [(at, min(at + rows, samples)) for at in range(0, samples, rows)]
-
-        def ours() -> None:
-            comparison = device.begin()
-            for start, stop in cuts:
-                comparison.add(left[start:stop], right[start:stop], range(start, stop))
-            comparison.finish()
-
-        def copy() -> None:
-            room.copy_to_device(left)
-            cuda.synchronize()
-
-        works = {"ours": lambda: seconds(ours), "copy": lambda: seconds(copy)}
-        times = {
-            name: [1e9 * s / ref.size for s in of] for name, of in in_turn(scale, works).items()
-        }
-        limit = ALLOWED[self.stats] if share == 0 and self.dtype in DTYPES else None
-        return [
-            Row.against(
-                self.name, times["ours"], "ns/element", times["copy"],
-                "copying one side on the device", limit=limit,
-            )
-        ]  # fmt: skip
+RESULTS = ROOT / "bench" / "RESULTS.md"
+TESTS = (sys.executable, "-m", "pytest", "-v", "-W", "default", "-m", "gpu")
+WITHIN_S = 480.0
+TESTS_S = 150.0
+SHOWN = 400  # characters of an error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 2 where there is no device, 1 if more than allowed was taken."""
-    parser = argparse.ArgumentParser(description="Measure comparisons on a GPU.")
-    parser.add_argument("--quick", action="store_true", help="once; judges nothing")
-    parser.add_argument("--elements", type=int, metavar="N", help="of a side, instead of 1 GiB")
-    args = parser.parse_args(argv)
-    if not cuda.is_available():
-        print("there is no CUDA device here: nothing was measured", file=sys.stderr)
+    """Measure what was asked for.
+
+    Returns:
+        0; 1 where more than allowed was taken, or the device counts wrong; 2 where nothing can be
+        measured.
+    """
+    started = time.monotonic()
+    args = _parser().parse_args(argv)
+    if args.record and (args.only or args.quick or args.tiny):
+        print(
+            "--record is of a whole measurement, without --only, --quick, --tiny", file=sys.stderr
+        )
         return 2
-    chip = "simulated" if SIMULATED else cuda.get_current_device().name
-    print(f"device: {chip}\n\n{line(HEAD)}\n{rule()}", flush=True)
-    missed: list[Any] = []
-    decisions = gpu_decisions.cases(args.elements or SIDE_BYTES // 4)
-    with tempfile.TemporaryDirectory() as folder:
-        for case in [*of_elements(args.elements), *decisions]:
-            for row in case.measure(Scale(Path(folder), args.quick)):
-                print(line(cells(row)), flush=True)
-                missed += [] if row.is_met or args.quick else [row]
-    return 1 if missed else 0
+    if args.read:
+        from bench.gpu_report import Report
+
+        report = Report.read(args.read)
+        _show(report)
+        return _ended(report, args)
+    with tempfile.TemporaryDirectory(prefix="paritygate-bench-") as folder, ExitStack() as held:
+        held.enter_context(mock.patch.dict(os.environ, _environment(args, folder)))
+        problem = _what_lacks(args)
+        if problem:
+            print(problem, file=sys.stderr)
+            return 2
+        if args.is_simulated:
+            held.enter_context(_simulator())
+        report, is_broken = _measured(args, Path(folder), started + args.within)
+    if is_broken:
+        left = args.within - (time.monotonic() - started)
+        given = sys.argv[1:] if argv is None else list(argv)
+        again = [sys.executable, __file__, *given, "--resume", "--within", str(left)]
+        sys.stdout.flush()
+        os.execv(sys.executable, again)
+    return _ended(report, args)
 
 
-def of_elements(elements: int | None) -> list[OnDevice]:
-    """What is measured, of so many elements a side or of 1 GiB."""
+def _measured(args: Any, folder: Path, deadline: float) -> tuple[Report, bool]:
+    """Check the kernels, then measure; what is there is printed and written at once.
 
-    def of(dtype: str, *rest: Any, **more: Any) -> OnDevice:
-        return OnDevice(dtype, *rest, elements or SIDE_BYTES // np.dtype(dtype).itemsize, **more)
+    Returns:
+        What was measured; and whether the device's context broke, so that a new process has to
+        measure what is left.
+    """
+    from bench.gpu_cases import CASES
+    from bench.gpu_sides import DeviceScale
 
-    widths = (1, 10, 1000)
-    return [
-        *(of(dtype, width, failing) for dtype in DTYPES for width in widths for failing in FAILING),
-        *(of("float32", width, "clean", stats="full") for width in widths),
-        *(of(dtype, 1000, "clean") for dtype in ("float16", "int32", "int64")),
-    ]
+    report = _begun(args)
+    done = {row.label for row in report.rows}
+    scale = DeviceScale(folder, quick=args.quick or args.tiny, is_tiny=args.tiny)
+    for case in CASES:
+        if done.issuperset(case.labels) or not _is_asked(case, args):
+            continue
+        _add(report, measure(case, scale, deadline))
+        report.write(args.out / "gpu.json")
+        if not is_sound():
+            return report, True
+    return report, False
+
+
+def _begun(args: Any) -> Report:
+    """The report of a device whose kernels were tested, or of one that is measured on."""
+    from bench.gpu_report import Equality, Report, describe_machine
+
+    if args.resume:
+        report = Report.read(args.out / "gpu.json")
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
+        equality = Equality("unknown", "not tested here, in the simulator")
+        if not args.is_simulated:
+            equality = check_equality([*TESTS, "tests/gpu/compiled"], TESTS_S)
+        report = Report(equality, describe_machine())
+    _show(report)
+    return report
+
+
+def measure(case: Any, scale: DeviceScale, deadline: float) -> list[Row | Missing]:
+    """Rows of a case: figures, or why there are none."""
+    from bench.gpu_libraries import LackingError
+    from bench.gpu_report import Missing
+
+    why = "no time was left"
+    if time.monotonic() < deadline:
+        try:
+            return list(case.measure(scale))
+        except LackingError as e:
+            why = str(e)
+        except Exception as e:
+            why = f"{type(e).__name__}: {' '.join(str(e).split())[:SHOWN]}"
+    return [Missing(label, why) for label in case.labels]
+
+
+def is_sound() -> bool:
+    """Whether the device still answers; what cases have kept of it is given back."""
+    from bench.gpu_libraries import give_back
+
+    from paritygate.gpu.device import cuda
+
+    try:
+        cuda.synchronize()
+        give_back()
+    except Exception:
+        return False
+    return True
+
+
+def check_equality(command: Sequence[str], seconds: float) -> Equality:
+    """Run the tests that the device counts what the CPU counts, for so long at most."""
+    from bench.gpu_report import Equality
+
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, timeout=seconds, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
+        text, ended = done.stdout, f"ended with {done.returncode}"
+        is_through = done.returncode == 0
+    except subprocess.TimeoutExpired as e:
+        text = e.stdout.decode(errors="replace") if isinstance(e.stdout, bytes) else e.stdout or ""
+        is_through, ended = False, f"stopped after {seconds:.0f} s"
+    passed, failed = (text.count(f" {word}") for word in ("PASSED", "FAILED"))
+    told = f"{passed} tests passed, {failed} failed"
+    if is_through and passed:
+        return Equality("equal", told)
+    print(text[-4000:], file=sys.stderr)
+    return Equality("differ" if failed else "unknown", f"{told}, {ended}")
+
+
+def _what_lacks(args: Any) -> str:
+    """Why nothing can be measured here; empty where it can."""
+    try:
+        from bench.gpu_cases import CASES
+
+        from paritygate.gpu.device import SIMULATED, cuda
+
+        is_there = bool(cuda.is_available())
+    except ImportError as e:
+        return f"nothing was measured: {e}; `make gpu` makes an environment that has all of it"
+    args.is_simulated = SIMULATED
+    if importlib.util.find_spec("numba_cuda") is None:
+        return "nothing was measured: numba-cuda isn't installed; `make gpu` makes an environment"
+    if not is_there:
+        return "there is no CUDA device here: nothing was measured"
+    if args.tiny != SIMULATED:
+        return "--tiny goes with the simulator alone: NUMBA_ENABLE_CUDASIM=1"
+    if not any(_is_asked(case, args) for case in CASES):
+        names = "\n".join(case.name for case in CASES)
+        return f"--only {', '.join(args.only)}: in no name of these:\n{names}"
+    return ""
+
+
+def _is_asked(case: Any, args: Any) -> bool:
+    return not args.only or any(name in case.name for name in args.only)
+
+
+def _simulator() -> AbstractContextManager[None]:
+    from tests.gpu.simulator import quick_simulator
+
+    return quick_simulator()
+
+
+def _environment(args: Any, folder: str) -> dict[str, str]:
+    """What processes find modules by; and kernels are kept in that folder."""
+    caches = () if args.tiny else ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")
+    places = [*PLACES, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(places), **dict.fromkeys(caches, folder)}
+
+
+def _show(report: Report) -> None:
+    from bench.run import HEAD, line, rule
+
+    print(report.head(), "", line(HEAD), rule(), sep="\n", flush=True)
+    rows, report.rows = report.rows, []
+    _add(report, rows)
+
+
+def _add(report: Report, rows: Sequence[Row | Missing]) -> None:
+    from bench.gpu_report import told
+
+    for row in rows:
+        print(told(row, report.date), flush=True)
+    report.rows += rows
+
+
+def _ended(report: Report, args: Any) -> int:
+    """Record it where that was asked for, and say what is wrong."""
+    from bench.gpu_report import with_report
+
+    is_judged = not (args.quick or args.tiny)
+    is_wrong = report.equality.state == "differ"
+    if args.record and report.equality.state != "equal":
+        print(f"not recorded: {report.equality.told}", file=sys.stderr)
+        return 1
+    if args.record:
+        text = RESULTS.read_text(encoding="utf-8")
+        RESULTS.write_text(with_report(text, report), encoding="utf-8")
+    for label in report.missed if is_judged else ():
+        print(f"more than allowed: {label}")
+    return 1 if is_wrong or (is_judged and report.missed) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Measure comparisons on a GPU.")
+    parser.add_argument("--quick", action="store_true", help="once, 64 MiB a side; judges nothing")
+    parser.add_argument("--tiny", action="store_true", help="in the simulator; judges nothing")
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="cases whose name contains this, or another"
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, default=Path(), help="where gpu.json goes"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on from gpu.json in that folder")
+    parser.add_argument("--record", action="store_true", help="also write bench/RESULTS.md")
+    parser.add_argument(
+        "--from", dest="read", metavar="JSON", type=Path, help="measured before, and elsewhere"
+    )
+    parser.add_argument(
+        "--within", metavar="SECONDS", type=float, default=WITHIN_S, help="no case starts later"
+    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,29 +1,28 @@
-"""Decisions made on a GPU, against a device-to-device copy that moves as many bytes.
+"""Decisions made on a device, against a copy, CuPy and torch.
 
-`bench/gpu.py` runs it. Scores lie on the device, in batches whose tallies stay there; one row in a
-hundred flips. Each is checked against the CPU's on its first samples before it is measured.
+Scores lie there, 1 GiB a side in batches of 256 MiB whose tallies stay there; one row in a hundred
+flips. Each is checked against the CPU's on its first samples before it is measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from bench.decisions import BANDS, TOLERANCE
-from bench.make import Array
-from bench.measure import Row, Scale, in_turn, seconds
+from bench.decisions import BANDS, TOLERANCE, Decisions, Kind
+from bench.gpu_libraries import NAMES, LackingError, Library, Tier, flips, library
+from bench.gpu_report import Missing
+from bench.gpu_sides import COPY, DeviceScale, Sides, ns_each, paced, tile_samples
+from bench.measure import Row, seconds
 
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import DeviceDecisions
 from paritygate.core.bands import parse_bands
-from paritygate.core.policy import DecisionRule
-from paritygate.gpu.device import cuda
 
-BATCH_BYTES = 64 << 20
-CHECKED = 1000  # samples
 FLIPPED = 0.01
-Kind = Literal["2 edges", "4 edges", "argmax", "top 5"]
+UNIT = "ns/score"
 
 
 @dataclass(frozen=True)
@@ -32,46 +31,67 @@ class DecidedOnDevice:
 
     kind: Kind
     width: int
-    tier: Literal["gate", "full"]
-    elements: int
+    tier: Tier
 
     @property
     def name(self) -> str:
         return f"on a device, decision {self.kind} x {self.width}, {self.tier}"
 
-    def measure(self, scale: Scale) -> list[Row]:
-        ref, cand = self._sides()
-        given = self._rule(), TOLERANCE, "float32", "float32", ref.shape[1:], self.tier
-        device, host = DeviceDecisions(*given), DecisionComparer(*given)
-        few = slice(0, CHECKED)
-        ordinals = np.arange(len(ref[few]))
-        found, _ = device.compare_lazily(ref[few], cand[few], ordinals)
-        assert found == host.compare(ref[few], cand[few], ordinals)[0]
+    @property
+    def labels(self) -> tuple[str, ...]:
+        others = [f"{self.name}, {name}" for name in NAMES if self.tier == "gate"]
+        return (self.name, *others)
 
-        left, right = cuda.to_device(ref), cuda.to_device(cand)
-        room = cuda.device_array_like(left)
-        rows = max(1, BATCH_BYTES // (4 * self.width))
-        cuts = [(at, min(at + rows, len(ref))) for at in range(0, len(ref), rows)]
+    def measure(self, scale: DeviceScale) -> list[Row | Missing]:
+        sides = Sides.of(*self._scores(scale.side_bytes), "float32", scale.side_bytes)
+        device = self._check(sides)
+        cuts = sides.batches()
 
         def ours() -> None:
             deciding = device.begin()
-            for start, stop in cuts:
-                deciding.add(left[start:stop], right[start:stop], range(start, stop))
+            for a, b in cuts:
+                deciding.add(sides.ref[a:b], sides.cand[a:b], range(a, b))
             deciding.finish()
 
-        def copy() -> None:
-            room.copy_to_device(left)
-            cuda.synchronize()
+        works = {"ours": ours, "copy": sides.copy}
+        rows: list[Row | Missing] = []
+        for name in NAMES if self.tier == "gate" else ():
+            try:
+                works[name] = self._flips(library(name), sides)
+            except LackingError as e:
+                rows.append(Missing(f"{self.name}, {name}", str(e)))
+        timed = {name: (lambda work=work: seconds(work)) for name, work in works.items()}
+        ns = ns_each(paced(scale, timed), int(sides.ref.size))
+        rows.append(Row.against(self.name, ns["ours"], UNIT, ns["copy"], COPY))
+        rows += [
+            Row.against(f"{self.name}, {name}", ns["ours"], UNIT, ns[name], f"{name}, flips alone")
+            for name in NAMES
+            if name in ns
+        ]
+        return sorted(rows, key=lambda row: self.labels.index(row.label))
 
-        works = {"ours": lambda: seconds(ours), "copy": lambda: seconds(copy)}
-        times = {
-            name: [1e9 * s / ref.size for s in of] for name, of in in_turn(scale, works).items()
-        }
-        what = "copying one side on the device"
-        return [Row.against(self.name, times["ours"], "ns/element", times["copy"], what)]
+    def _check(self, sides: Sides) -> Any:
+        """What decides on the device, which decides the first samples as the CPU does."""
+        rule = Decisions(self.kind, self.width, self.tier).rule()
+        given = rule, TOLERANCE, "float32", "float32", sides.few[0].shape[1:], self.tier
+        device, ordinals = DeviceDecisions(*given), np.arange(len(sides.few[0]))
+        found, _ = device.compare_lazily(*sides.few, ordinals)
+        assert found == DecisionComparer(*given).compare(*sides.few, ordinals)[0]
+        return device
 
-    def _sides(self) -> tuple[Array, Array]:
-        samples = max(1, self.elements // self.width)
+    def _flips(self, lib: Library, sides: Sides) -> Callable[[], object]:
+        ref, cand = (lib.taken(side, "float32") for side in (sides.ref, sides.cand))
+        edges = parse_bands(BANDS[self.kind]).edges if self.kind in BANDS else ()
+        cuts = sides.batches()
+
+        def work() -> int:
+            found = [flips(lib, ref[a:b], cand[a:b], self.kind, edges) for a, b in cuts]
+            return sum(int(lib.host(part)) for part in found)
+
+        return work
+
+    def _scores(self, side_bytes: int) -> tuple[Any, Any]:
+        samples = tile_samples(self.width, "float32", side_bytes)
         shape: tuple[int, ...] = (samples,) if self.width == 1 else (samples, self.width)
         rng = np.random.default_rng(31)
         ref = rng.random(shape, dtype=np.float32)
@@ -80,19 +100,11 @@ class DecidedOnDevice:
         cand[flipped] = 1 - cand[flipped]
         return ref, cand
 
-    def _rule(self) -> DecisionRule:
-        given: dict[str, Any] = {"topk": 5}
-        if self.kind in BANDS:
-            given = {"bands": parse_bands(BANDS[self.kind])}
-        elif self.kind == "argmax":
-            given = {"argmax": True}
-        return DecisionRule("d", "s", **given)
 
-
-def cases(elements: int) -> list[DecidedOnDevice]:
-    """What is measured, of so many elements a side."""
+def cases() -> list[DecidedOnDevice]:
+    """What is measured."""
     kinds: list[tuple[Kind, int]] = [("2 edges", 1), ("4 edges", 1)]
     kinds += [("argmax", 10), ("argmax", 1000), ("top 5", 1000)]
-    gates = [DecidedOnDevice(kind, width, "gate", elements) for kind, width in kinds]
-    fulls = [DecidedOnDevice(kind, width, "full", elements) for kind, width in kinds[::2]]
+    gates = [DecidedOnDevice(kind, width, "gate") for kind, width in kinds]
+    fulls = [DecidedOnDevice(kind, width, "full") for kind, width in kinds[::2]]
     return [*gates, *fulls]

@@ -77,22 +77,22 @@ class Compared:
         figures: dict[str, Any] = {}
 
         def gate() -> float:
-            whole, blocks, figures["ours"] = _timed(RUN, *paths, out, "gate")
+            whole, blocks, figures["ours"] = timed(RUN, *paths, out, "gate")
             rest.append(whole - blocks)
             return blocks
 
         def loop() -> float:
-            _, taken, figures["loop"] = _timed(LOOP, *paths)
+            _, taken, figures["loop"] = timed(LOOP, *paths)
             return taken
 
         found = in_turn(
             scale,
             {
                 "gate": gate,
-                "limit": lambda: _timed(LIMIT, *paths)[1],
-                "full": lambda: _timed(RUN, *paths, out, "full")[1],
+                "limit": lambda: timed(LIMIT, "2", *paths)[1],
+                "full": lambda: timed(RUN, *paths, out, "full")[1],
                 "loop": loop,
-                "light": lambda: _timed(LIGHT_LOOP, *paths)[1],
+                "light": lambda: timed(LIGHT_LOOP, *paths)[1],
                 "rest": lambda: _rest_of_command(paths, scale.folder / "command-runs"),
             },
         )
@@ -167,7 +167,7 @@ def _rest_of_command(paths: list[Path], out: Path) -> float:
     return wall - blocks
 
 
-def _timed(code: str, *args: Path | str) -> tuple[float, float, dict[str, Any]]:
+def timed(code: str, *args: Path | str) -> tuple[float, float, dict[str, Any]]:
     """Wall time of a process, the seconds that it printed, and what it found."""
     started = time.perf_counter()
     done = subprocess.run(

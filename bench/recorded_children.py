@@ -20,20 +20,20 @@ LIMIT = """
 import json, mmap, sys, threading, time
 import numpy as np
 
-STEP = 1 << 19
+STEP, PARTS = 1 << 19, int(sys.argv[1])
 maps = []
-for path in sys.argv[1:]:
+for path in sys.argv[2:]:
     with open(path, "rb") as file:
         maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 def read(part):
     for mapped in maps:
         words = np.frombuffer(mapped, np.uint64, len(mapped) // 8)
-        low, high = (len(words) * at // 2 for at in (part, part + 1))
+        low, high = (len(words) * at // PARTS for at in (part, part + 1))
         for at in range(low, high, STEP):
             words[at : min(at + STEP, high)].sum()
 
-threads = [threading.Thread(target=read, args=(part,)) for part in range(2)]
+threads = [threading.Thread(target=read, args=(part,)) for part in range(PARTS)]
 started = time.perf_counter()
 for thread in threads:
     thread.start()

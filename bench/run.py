@@ -25,7 +25,7 @@ from bench.measure import Case, Figure, Row, Scale
 from paritygate.runners.environment import describe_environment
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-NOTES = "\n## Notes\n"  # written by hand below this line, and kept
+NOTES = "\n## "  # what other commands and hands write begins here, and is kept
 TURNS = 3
 HEAD = ("what", "ours", "unit", "baseline", "what it is", "ratio", "allowed", "measured")
 

@@ -1,0 +1,108 @@
+"""What a process does before the device counts its first sample: from empty caches, and again.
+
+The parts follow each other in one process: the library that compiles is imported and the driver
+asked; a context is made; the kernels of one output are compiled or loaded, and compare a small
+batch that is known. The whole is a process that compares two small recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.gpu_report import Missing
+from bench.gpu_sides import DeviceScale
+from bench.measure import Row, seconds
+from bench.recorded import write
+
+ROUNDS = 3
+PARTS = """
+import json, sys, time
+at = [time.perf_counter()]
+def part():
+    at.append(time.perf_counter())
+from paritygate.comparison.place import find_place
+place = find_place()
+from paritygate.comparison.placed import PlacedComparer
+part()
+from paritygate.core.policy import Tolerance
+from paritygate.gpu.device import cuda
+cuda.synchronize()
+part()
+for tier in ("gate", "full"):
+    PlacedComparer(place, "s", "y", Tolerance(1e-4, 1e-4), "float32", "float32", (8,), tier)
+    part()
+    assert not place.is_given_up, place.notes
+print(json.dumps([b - a for a, b in zip(at, at[1:])]))
+"""
+WHOLE = """
+import sys, paritygate
+ref, cand, on = sys.argv[1:]
+paritygate.compare(
+    ref, cand, atol=1e-4, rtol=1e-4, out=None, stats="gate", compare_on=on
+).raise_for_hold()
+"""
+NAMES = ("imports and driver", "context", "kernels, float32 gate", "kernels, float32 full too")
+CACHES = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR")
+SAMPLES, WIDTH = 2_000, 8
+
+
+@dataclass(frozen=True)
+class Start:
+    """Parts of the start, and a whole process beside one that compares on the CPU."""
+
+    name: str = "start on a device"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        parts = [f"{self.name}, {part}" for part in NAMES]
+        return tuple(
+            f"{label}, {caches}"
+            for label in (*parts, f"{self.name}, whole process")
+            for caches in ("cold caches", "warm caches")
+        )
+
+    def measure(self, scale: DeviceScale) -> list[Row | Missing]:
+        paths = [scale.folder / f"start-{side}.arrow" for side in ("ref", "cand")]
+        for path, noise in zip(paths, (0.0, 1e-6), strict=True):
+            write(path, scale.pick(SAMPLES, SAMPLES, 3), WIDTH, noise)
+        rounds = [_round(scale.folder, paths) for _ in range(1 if scale.quick else ROUNDS)]
+        cold, warm, wholes = ([found[k] for found in rounds] for k in range(3))
+        rows: list[Row | Missing] = []
+        for k in range(len(NAMES)):
+            base = [found[k] for found in cold]
+            rows.append(Row.of(self.labels[2 * k], base, "s"))
+            own = [found[k] for found in warm]
+            rows.append(Row.against(self.labels[2 * k + 1], own, "s", base, "cold caches"))
+        for label, on in zip(self.labels[-2:], ("cold", "warm"), strict=True):
+            ours, host = ([found[f"{on} {where}"] for found in wholes] for where in ("cuda", "cpu"))
+            rows.append(Row.against(label, ours, "s", host, "comparing on the CPU"))
+        return rows
+
+
+def _round(parent: Path, paths: Sequence[Path]) -> tuple[list[float], list[float], dict[str, Any]]:
+    """Seconds of the parts with cold caches and with warm ones, and of whole processes."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=parent) as first:
+        cold, warm = (json.loads(_python(first, PARTS)) for _ in range(2))
+    for on in ("cuda", "cpu"):
+        with tempfile.TemporaryDirectory(dir=parent) as caches:
+            for state in ("cold", "warm"):
+                args = caches, WHOLE, *map(str, paths), on
+                found[f"{state} {on}"] = seconds(lambda args=args: _python(*args))
+    return cold, warm, found
+
+
+def _python(caches: str, code: str, *args: str) -> bytes:
+    env = {**os.environ, **dict.fromkeys(CACHES, caches)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *args], check=True, stdout=subprocess.PIPE, env=env
+    )
+    return done.stdout

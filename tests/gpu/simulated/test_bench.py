@@ -1,0 +1,88 @@
+"""What measures on a GPU gives its rows, in Numba's simulator of one; no figure means anything."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import gpu, gpu_start
+from bench.gpu_cases import CASES
+from bench.gpu_elements import Batched, OnDevice
+from bench.gpu_report import Missing, Report
+from bench.gpu_sides import DeviceScale
+
+NAMES = (
+    "bytes",
+    "on a device, float32 x 10, clean",
+    "on a device, bfloat16 x 1, all failing",
+    "on a device, int8 x 1000, 1 % failing",
+    "on a device, decision 2 edges x 1, gate",
+    "on a device, decision top 5 x 1000, full",
+    "ResNet-50 by torch, batch 32, comparing",
+    "recorded on a device, x 1000",
+)
+
+
+def check(rows: Any, labels: Any) -> None:
+    assert [row.label for row in rows] == list(labels)
+    for row in rows:
+        if isinstance(row, Missing):
+            assert "can't be imported: No module named" in row.why, row
+            continue
+        figures = [f for f in (row.ours, row.base, row.ratio) if f is not None]
+        assert all(math.isfinite(f.median) and f.median > 0 for f in figures), row
+
+
+def test_the_command_prints_each_row_and_leaves_them_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [arg for name in NAMES for arg in ("--only", name)]
+    assert gpu.main(["--tiny", "--out", str(tmp_path), *asked]) == 0
+    labels = [label for case in CASES if case.name in NAMES for label in case.labels]
+    report = Report.read(tmp_path / "gpu.json")
+    check(report.rows, labels)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"- {report.date}; Numba's simulator")
+    assert [line.split(" | ")[0] for line in printed[5:]] == [f"| {label}" for label in labels]
+
+
+def test_sides_of_several_batches_and_dtypes_are_measured(tmp_path: Path) -> None:
+    scale = DeviceScale(tmp_path, quick=True, is_tiny=True)
+    for case in (Batched(), OnDevice("float16", 10, has_others=True)):
+        check(case.measure(scale), case.labels)
+
+
+def test_parts_of_the_start_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(caches: str, code: str, *args: str) -> bytes:
+        return b"[1.0, 2.0, 3.0, 4.0]" if code == gpu_start.PARTS else b""
+
+    monkeypatch.setattr(gpu_start, "_python", answer)
+    case = gpu_start.Start()
+    check(case.measure(DeviceScale(tmp_path, quick=True, is_tiny=True)), case.labels)
+
+
+def test_what_fails_leaves_a_row_and_a_new_process_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(gpu.os, "execv", lambda _, command: started.append(command))
+    monkeypatch.setattr(gpu, "is_sound", lambda: False)
+    monkeypatch.setattr(OnDevice, "measure", lambda *_: 1 / 0)
+    given = ["--tiny", "--out", str(tmp_path), "--only", "on a device, int8 x 1000, clean"]
+    gpu.main(given)
+    (command,) = started
+    assert command[2:-1] == [*given, "--resume", "--within"]
+    (case,) = [case for case in CASES if case.name == given[-1]]
+    rows = Report.read(tmp_path / "gpu.json").rows
+    assert rows == [Missing(label, "ZeroDivisionError: division by zero") for label in case.labels]
+    assert gpu.main(command[2:]) == 0
+    assert Report.read(tmp_path / "gpu.json").rows == rows
+
+
+def test_names_and_labels_are_unique() -> None:
+    names = [case.name for case in CASES]
+    labels = [label for case in CASES for label in case.labels]
+    assert len(set(names)) == len(names)
+    assert len(set(labels)) == len(labels)

@@ -12,11 +12,14 @@ from tests.packs import write_pack
 RUN = """
 import json, sys
 import paritygate
-events = []
+from paritygate.kernels import second
+events, started, start = [], [], second._start
+second._start = lambda: started.append(start()) or started[-1]
 result = paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None, observer=events.append)
 kinds = [type(e).__name__ for e in events]
 told = [e.seconds for e in events if type(e).__name__ == "Compiling"]
-print(json.dumps([kinds, told, result.summary["timing"]["compiling_s"]]))
+ended = [process.returncode is not None for process in started]
+print(json.dumps([kinds, told, ended, result.summary["timing"]["compiling_s"]]))
 """
 
 
@@ -33,10 +36,11 @@ def test_compiling_is_told_once(tmp_path):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
 
-    kinds, told, seconds = run()
+    kinds, told, ended, seconds = run()
+    assert ended == [True] * (len(os.sched_getaffinity(0)) > 1)
     # Nothing else is told in between, which would be shown instead.
     first = kinds.index("Compiling")
     assert kinds[first:][: len(told)] == ["Compiling"] * len(told)
     assert told == sorted(told)
     assert 1.0 <= told[-1] <= seconds
-    assert run()[1:] == [[], 0.0]
+    assert run()[1:] == [[], [], 0.0]

@@ -72,13 +72,18 @@ class StageComparer:
 
     def warm_up(self) -> None:
         """Load or compile what compares clean samples of the outputs that are bound by now."""
-        for comparer in list(self._elements.values()):
+        for comparer in self.comparers:
             if comparer.takes_device:
                 continue  # it was tried out when it was made
             if isinstance(comparer, ElementComparer) and comparer.width <= _WARM_ELEMENTS:
                 shape = (1, *comparer.sample_shape)
                 ref, cand = (np.ones(shape, dtype) for dtype in comparer.dtypes)
                 comparer.compare(ref, cand, np.zeros(1, np.int64), is_lazy=True)
+
+    @property
+    def comparers(self) -> list[OutputComparer]:
+        """Of the outputs that are bound by now."""
+        return list(self._elements.values())
 
     def compare(self, samples: SampleRows, ref: Side, cand: Side, hint: KeepHint) -> StageResult:
         """Judge one block."""

@@ -12,6 +12,7 @@ import hashlib
 import os
 import pickle
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,12 +26,14 @@ from numba.core import config as numba_config
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from paritygate.kernels import second
 from paritygate.kernels.linked import make_cells, needs_of
 
 config: Any = numba_config  # its attributes are made at run time
 SOURCES = Path(__file__).parent
 _DIGEST_BYTES = 32
 _NOWHERE = (OSError, RuntimeError)  # no folder, or none that may be read or written
+WRITING = threading.Lock()  # held while a file is made, which whoever ends the process awaits
 
 
 class KernelCache:
@@ -54,6 +57,13 @@ class KernelCache:
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The function compiled for a signature; None: there is none."""
+        found = self._load(sig, target_context)
+        if found is None:
+            with suppress(*_NOWHERE):
+                second.missing(cache_folder())
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         key = self._key(sig, target_context.codegen())
         content = read_kept(cache_folder, self._file(key))
         if content is None:
@@ -105,11 +115,12 @@ def _write_whole(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with WRITING:
+        try:
+            partial.write_bytes(data)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @cache

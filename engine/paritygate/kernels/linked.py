@@ -13,6 +13,7 @@ import importlib
 import re
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import llvmlite.binding as llvm
@@ -21,8 +22,10 @@ from numba.core import cgutils, types
 from numba.core import config as numba_config
 from numba.extending import intrinsic
 
+from paritygate.kernels import second
+from paritygate.kernels.second import Need
+
 F = TypeVar("F", bound=Callable[..., Any])
-Need = tuple[str, str, Any]  # module and name of a kernel, types of its arguments
 
 _PREFIX = "paritygate.linked."
 _FILL = "paritygate.fill"
@@ -61,6 +64,7 @@ class _Links:
             address = ctypes.addressof(cell)
             self._needs[address] = need
             llvm.add_symbol(symbol, address)
+            second.note(need)
         return symbol
 
     def needs_of(self, code: str) -> list[Need]:
@@ -68,25 +72,41 @@ class _Links:
         return [self._needs[ctypes.addressof(self._cells[symbol])] for symbol in found]
 
     def _fill(self, address: int) -> None:
-        """Compile, or load, what a cell is for. Nothing may be raised here: nobody would see it."""
+        """Fill a cell, others before it where two processes share the work.
+
+        Nothing may be raised here: nobody would see it.
+        """
         try:
-            module, name, own = self._needs[address]
-            kernel = getattr(importlib.import_module(module), name)
-            inner = kernel.inner.dispatcher
-            inner.compile(own)
-            compiled = inner.overloads[own]
-            result = compiled.signature.return_type
-            if result != _result_of(kernel):
-                raise TypeError(f"{module}.{name} returns {result}, which isn't what it declares")
-            self._kept.append(compiled.library)
-            found = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
-            ctypes.c_int64.from_address(address).value = found
+            need = self._needs[address]
+            empty = {self._needs[other]: other for other in list(self._needs) if not _value(other)}
+            for other in second.before(need, empty):
+                with suppress(Exception):  # raised where that one is called
+                    self._make(other, empty[other])
+            self._make(need, address)
         except BaseException as error:  # an interrupt, too
             self._failed.error = error
+
+    def _make(self, need: Need, address: int) -> None:
+        """Compile, or load, what a cell is for."""
+        module, name, own = need
+        kernel = getattr(importlib.import_module(module), name)
+        inner = kernel.inner.dispatcher
+        inner.compile(own)
+        compiled = inner.overloads[own]
+        result = compiled.signature.return_type
+        if result != _result_of(kernel):
+            raise TypeError(f"{module}.{name} returns {result}, which isn't what it declares")
+        self._kept.append(compiled.library)
+        found = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+        ctypes.c_int64.from_address(address).value = found
 
     def failure(self) -> BaseException | None:
         """What went wrong on this thread since this was asked last."""
         return cast("BaseException | None", self._failed.__dict__.pop("error", None))
+
+
+def _value(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
 
 
 _links = _Links()

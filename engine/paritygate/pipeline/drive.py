@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from paritygate.comparison.ahead import second_process
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
 from paritygate.core.events import Compiling, Observer, Progress
@@ -24,7 +25,7 @@ from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.letting_go import LettingGo
 from paritygate.pipeline.results import Results
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
-from paritygate.pipeline.threads import Slots, Threads, Tuner
+from paritygate.pipeline.threads import Slots, Threads, Tuner, usable_cores
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
@@ -180,6 +181,8 @@ class _Threads:
         self._permits = threading.Semaphore(4 * threads + 2)
         self._workers = threads
         self._warming = threading.Lock()
+        comparers = [c for stage in prepared.stages for c in stage.comparers]
+        self._second = second_process(comparers, usable_cores())
         self._started = self._warm = 0.0
         self._slots = Slots(threads)
         self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))
@@ -214,6 +217,7 @@ class _Threads:
         """
         try:
             self._stop.set()
+            self._second.end()
             for thread in self._threads:
                 while thread.is_alive():
                     self._permits.release()
@@ -252,8 +256,9 @@ class _Threads:
         """Let one thread load the kernels; the others wait, as they would for the first block."""
         with self._warming:
             if not self._warm:
-                for stage in self._prepared.stages:
-                    stage.warm_up()
+                with self._second.watching():
+                    for stage in self._prepared.stages:
+                        stage.warm_up()
                 self._warm = time.perf_counter()
 
     def _work_alone(self) -> None:

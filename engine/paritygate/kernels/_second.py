@@ -1,0 +1,115 @@
+"""What the second process runs: it compiles what it is told to, until the first one hangs up.
+
+Started as a file, with what `second` sends on standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import queue
+import select
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+_LENGTH_BYTES = 4
+_LOOK_EVERY_S = 1.0
+_CACHE = "paritygate.kernels._cache"
+_LATER_NICE = 10
+
+Name = tuple[str, str]
+Need = tuple[str, str, Any]
+
+
+def main() -> None:
+    """Compile until standard input is closed."""
+    messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(messages,), daemon=True).start()
+    sys.path[:], first, later = pickle.loads(messages.get())
+    work = _Work(first, later)
+    while True:
+        for told in _told(messages, can_wait=work.next() is None):
+            work.add(told)
+        need = work.next()
+        if need is not None:
+            work.compile(need)
+
+
+class _Work:
+    """What is to be compiled; what may be needed later only once all else is done."""
+
+    def __init__(self, first: list[Name], later: list[Name]) -> None:
+        self._second = importlib.import_module("paritygate.kernels.second")
+        self._first, self._later = first, later
+        self._waiting: list[Need] = []
+        self._seen: list[Need] = []
+        self._done: set[Name] = set()
+        self._is_nice = False
+
+    def add(self, need: Need) -> None:
+        if need not in self._seen:
+            self._seen.append(need)
+            self._waiting.append(need)
+
+    def next(self) -> Need | None:
+        for need in self._second.known():
+            self.add(need)
+        is_late = self._done.issuperset(self._first)
+        for name in [*self._first, *(self._later if is_late else ())]:
+            for need in self._waiting:
+                if need[:2] == name:
+                    return need
+        return None
+
+    def compile(self, need: Need) -> None:
+        self._waiting.remove(need)
+        self._done.add(need[:2])
+        if need[:2] not in self._first and not self._is_nice:
+            os.nice(_LATER_NICE)
+            self._is_nice = True
+        module, name, types = need
+        with contextlib.suppress(Exception):  # the first process meets it, too, and tells it
+            getattr(importlib.import_module(module), name).inner.dispatcher.compile(types)
+
+
+def _told(messages: queue.SimpleQueue[bytes], *, can_wait: bool) -> Iterator[Need]:
+    """What has been sent since, but at least one thing if there is nothing else to do."""
+    with contextlib.suppress(queue.Empty):
+        yield pickle.loads(messages.get(block=can_wait))
+        while True:
+            yield pickle.loads(messages.get_nowait())
+
+
+def _listen(messages: queue.SimpleQueue[bytes]) -> None:
+    """Read messages; once there is nobody to send any, end this process."""
+    parent = os.getppid()
+    while (length := _read(_LENGTH_BYTES, parent)) is not None:
+        message = _read(int.from_bytes(length, "little"), parent)
+        if message is None:
+            break
+        messages.put(message)
+    cache = sys.modules.get(_CACHE)
+    with getattr(cache, "WRITING", contextlib.nullcontext()):  # no file is left half written
+        os._exit(0)
+
+
+def _read(size: int, parent: int) -> bytes | None:
+    """So many bytes; None: the first process has hung up, or is gone."""
+    data = b""
+    while len(data) < size:
+        while not select.select([0], [], [], _LOOK_EVERY_S)[0]:
+            if os.getppid() != parent:
+                return None
+        part = os.read(0, size - len(data))
+        if not part:
+            return None
+        data += part
+    return data
+
+
+if __name__ == "__main__":
+    main()

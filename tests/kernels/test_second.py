@@ -2,20 +2,25 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import typeof
+from numba.core.serialize import dumps
 
 import paritygate.kernels
+from paritygate.comparison import looks
 from paritygate.comparison.ahead import second_process
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
-from paritygate.kernels import linked, second
+from paritygate.kernels import elements, linked, second, sums
 from paritygate.kernels.second import Second
 
 ENGINE = Path(paritygate.kernels.__file__).parents[2]
@@ -24,6 +29,7 @@ GONE_S = 20.0
 COMPARE = """
 import json, sys, time
 import numpy as np
+from paritygate.comparison import looks
 from paritygate.comparison.ahead import second_process
 from paritygate.comparison.elements import ElementComparer
 from paritygate.core.policy import Tolerance
@@ -54,7 +60,7 @@ START = """
 import os, signal, sys
 from pathlib import Path
 from paritygate.kernels.second import Second
-process = Second([], [], cores=2)
+process = Second([], [], [], cores=2)
 process.missing(Path(sys.argv[1]))
 print(process._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -126,7 +132,7 @@ def test_it_ends_with_the_first_process(tmp_path):
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_it_is_ended_whatever_it_does(tmp_path, is_stopped):
-    process = Second([], [], cores=2)
+    process = Second([], [], [], cores=2)
     process.missing(tmp_path / "new")
     assert process._process.poll() is None
     if is_stopped:
@@ -136,8 +142,20 @@ def test_it_is_ended_whatever_it_does(tmp_path, is_stopped):
     process.end()
 
 
+def test_calls_are_made_there(tmp_path):
+    made = [tmp_path / name for name in ("one", "two")]
+    process = Second([], [partial(os.mkdir, path) for path in (tmp_path, *made)], [], cores=2)
+    process.missing(tmp_path)
+    until = time.monotonic() + GONE_S
+    while not made[-1].exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.end()
+    assert made[0].exists()
+
+
 def test_one_that_does_not_listen_is_told_nothing_more(tmp_path):
-    process = Second([test_one_that_does_not_listen_is_told_nothing_more], [], cores=2)
+    process = Second([test_one_that_does_not_listen_is_told_nothing_more], [], [], cores=2)
     process.missing(tmp_path)
     process._process.send_signal(signal.SIGSTOP)
     need = (*second._name_of(test_one_that_does_not_listen_is_told_nothing_more), "x" * 9000)
@@ -149,7 +167,7 @@ def test_one_that_does_not_listen_is_told_nothing_more(tmp_path):
 
 def test_it_is_not_started_in_vain(tmp_path, monkeypatch):
     def starts(folder=tmp_path, cores=2):
-        process = Second([], [], cores)
+        process = Second([], [], [], cores)
         process.missing(folder)
         process.end()
         return process._process is not None
@@ -175,7 +193,7 @@ def test_it_is_started_once_and_only_while_watching(tmp_path, monkeypatch):
         raise OSError
 
     monkeypatch.setattr(second, "_start", start)
-    process, other = Second([], [], cores=2), Second([], [], cores=2)
+    process, other = (Second([], [], [], cores=2) for _ in range(2))
     second.missing(tmp_path)
     with process.watching(), other.watching():
         second.missing(tmp_path)
@@ -197,7 +215,7 @@ def test_each_process_begins_at_another_end(tmp_path):
 
     names = [second._name_of(kernel) for kernel in (one, two, three)]
     needs = [(*name, (dtype,)) for name in names for dtype in "fd"]
-    process = Second([one, two, three], [], cores=2)
+    process = Second([one, two, three], [], [], cores=2)
     process._process = object()
     assert process.before(needs[4], needs[::-1]) == [needs[1], needs[0], needs[3], needs[2]]
     assert process.before(needs[2], needs) == needs[:2]
@@ -231,3 +249,32 @@ def test_what_is_compiled_ahead_is_what_clean_samples_need(monkeypatch, dtypes, 
     assert sorted(set(made) & set(ahead)) == sorted(ahead)
     by_others = {"add_any_products", "add_energies", "add_all_products", "add_rows_again"}
     assert {name for _, name in made} - by_others == {name for _, name in ahead}
+
+
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float64", "float32")])
+def test_what_is_called_ahead_takes_what_failing_samples_do(monkeypatch, dtypes):
+    judge = ElementComparer(Tolerance(1e-3, 0.0), *dtypes, (3, 7), "full")
+    ref, cand = (np.ones((4, 3, 7), dtype) for dtype in dtypes)
+    cand[2:] = 5.0
+    seen = []
+    for module, name in ((looks, "find_worst"), (elements, "judge_floats"), (sums, "sum_errors")):
+        monkeypatch.setattr(module, name, note_types(seen, name))
+    _, detail = judge.compare(ref, cand, np.arange(4), is_lazy=True, in_order=True)
+    judge.look_at(detail, np.arange(2, 4), ref, cand)
+    gate = ElementComparer(Tolerance(1e-3, 0.0), *dtypes, (3, 7), "gate")
+    gate.compare(ref, cand, np.arange(4))
+    real = seen.copy()
+    seen.clear()
+    calls = second_process([judge, object()], cores=2)._calls
+    for call in pickle.loads(dumps(calls)):
+        call()
+    assert seen == real
+    assert [name for name, *_ in real] == ["find_worst", "judge_floats", "sum_errors"]
+
+
+def note_types(seen, name):
+    def called(*arguments):
+        seen.append((name, *map(typeof, arguments)))
+        return 0
+
+    return called

@@ -13,16 +13,17 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 _LENGTH_BYTES = 4
 _LOOK_EVERY_S = 1.0
+_LATER_NICE = 10  # what runs by now goes first
 _CACHE = "paritygate.kernels._cache"
-_LATER_NICE = 10
 
 Name = tuple[str, str]
 Need = tuple[str, str, Any]
+Step = Callable[[], object]
 
 
 def main() -> None:
@@ -34,9 +35,9 @@ def main() -> None:
     while True:
         for told in _told(messages, can_wait=work.next() is None):
             work.add(told)
-        need = work.next()
-        if need is not None:
-            work.compile(need)
+        if (step := work.next()) is not None:
+            with contextlib.suppress(Exception):  # the first process meets it, too, and tells it
+                step()
 
 
 class _Work:
@@ -45,38 +46,53 @@ class _Work:
     def __init__(self, first: list[Name], later: list[Name]) -> None:
         self._second = importlib.import_module("paritygate.kernels.second")
         self._first, self._later = first, later
+        self._calls: list[Step] = []
         self._waiting: list[Need] = []
         self._seen: list[Need] = []
         self._done: set[Name] = set()
-        self._is_nice = False
+        self._is_late = False
 
-    def add(self, need: Need) -> None:
-        if need not in self._seen:
-            self._seen.append(need)
-            self._waiting.append(need)
+    def add(self, told: Need | list[Step]) -> None:
+        """Take up a kernel with the types of its arguments, or calls."""
+        if isinstance(told, list):
+            self._calls += told
+        elif told not in self._seen:
+            self._seen.append(told)
+            self._waiting.append(told)
 
-    def next(self) -> Need | None:
+    def next(self) -> Step | None:
+        """What is to be done now; None: nothing is known of."""
         for need in self._second.known():
             self.add(need)
-        is_late = self._done.issuperset(self._first)
-        for name in [*self._first, *(self._later if is_late else ())]:
-            for need in self._waiting:
-                if need[:2] == name:
-                    return need
-        return None
+        found = self._waiting_of(self._first)
+        if found is None and self._done.issuperset(self._first):
+            found = self._later_one()
+        return found
 
-    def compile(self, need: Need) -> None:
+    def _later_one(self) -> Step | None:
+        if not self._is_late:
+            os.nice(_LATER_NICE)
+            self._is_late = True
+        if self._calls:
+            return self._call
+        return self._waiting_of(self._later)
+
+    def _waiting_of(self, names: list[Name]) -> Step | None:
+        found = (need for name in names for need in self._waiting if need[:2] == name)
+        need = next(found, None)
+        return None if need is None else lambda: self._compile(need)
+
+    def _call(self) -> None:
+        self._calls.pop(0)()
+
+    def _compile(self, need: Need) -> None:
         self._waiting.remove(need)
         self._done.add(need[:2])
-        if need[:2] not in self._first and not self._is_nice:
-            os.nice(_LATER_NICE)
-            self._is_nice = True
         module, name, types = need
-        with contextlib.suppress(Exception):  # the first process meets it, too, and tells it
-            getattr(importlib.import_module(module), name).inner.dispatcher.compile(types)
+        getattr(importlib.import_module(module), name).inner.dispatcher.compile(types)
 
 
-def _told(messages: queue.SimpleQueue[bytes], *, can_wait: bool) -> Iterator[Need]:
+def _told(messages: queue.SimpleQueue[bytes], *, can_wait: bool) -> Iterator[Any]:
     """What has been sent since, but at least one thing if there is nothing else to do."""
     with contextlib.suppress(queue.Empty):
         yield pickle.loads(messages.get(block=can_wait))

@@ -20,6 +20,7 @@ from typing import IO, Any, ClassVar
 from numba.core.serialize import dumps
 
 Kernel = Callable[..., Any]
+Call = Callable[[], object]  # that can be pickled
 Need = tuple[str, str, Any]  # module and name of a kernel, types of its arguments
 
 _CODE = Path(__file__).with_name("_second.py")
@@ -32,12 +33,20 @@ class Second:
 
     Args:
         first: kernels that are needed at once, in the order in which this process compiles them.
-        later: kernels that may be needed later; only the second process compiles them ahead.
+        calls: what may be called later; the second process calls it once all of these are there.
+        later: kernels that may be needed later, which it compiles at last.
         cores: that this process may use.
     """
 
-    def __init__(self, first: Sequence[Kernel], later: Sequence[Kernel], cores: int) -> None:
+    def __init__(
+        self,
+        first: Sequence[Kernel],
+        calls: Sequence[Call],
+        later: Sequence[Kernel],
+        cores: int,
+    ) -> None:
         self._first = list(dict.fromkeys(map(_name_of, first)))
+        self._calls = list(calls)
         self._later = list(dict.fromkeys(map(_name_of, later)))
         self._may_start = cores > 1 and _can_start()
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,6 +78,7 @@ class Second:
             if self._pipe is not None:
                 os.set_blocking(self._pipe.fileno(), False)
         self._send((sys.path, self._first[::-1], self._later))
+        self._send(self._calls)
         for need in known():
             self.tell(need)
 

@@ -56,7 +56,7 @@ from pathlib import Path
 import paritygate.kernels
 paritygate.kernels.__path__.insert(0, sys.argv[1])
 from paritygate.kernels import _cache
-_cache._SOURCES = Path(sys.argv[1])
+_cache.SOURCES = Path(sys.argv[1])
 import numpy as np
 from paritygate.kernels import linked, linked_sample as sample
 outer = linked.call(sample.outer)

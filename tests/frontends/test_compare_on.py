@@ -189,3 +189,18 @@ def test_the_report_names_the_gpu_and_what_was_compared_there() -> None:
     ]
     found["memory"]["peak_pinned_bytes"] = 3 << 20
     assert lines(found)[1].endswith(f"{held}, and 3.0 MiB of pinned memory")
+
+
+def test_the_report_says_what_was_measured() -> None:
+    one = {"stage": "s", "output": "y", "threads": 2, "cpu_bytes_per_s": 21_040_000_000}
+    none = one | {"sent_bytes_per_s": None, "cuda_bytes_per_s": None, "on": "cpu"}
+    some = none | {"sent_bytes_per_s": 9_000_000_000, "threads": 1}
+    both = some | {"cuda_bytes_per_s": 8_960_000_000}
+    found = {"on": "cpu", "measured": [none, some, both], "notes": ["no room"]}
+    assert lines(found) == [
+        "Compared on the CPU, as measured",
+        "s, y: 21.0 GB/s by 2 threads on the CPU",
+        "s, y: 21.0 GB/s by 1 thread on the CPU; 9.0 GB/s reach the GPU",
+        "s, y: 21.0 GB/s by 1 thread on the CPU; 9.0 GB/s are sent to the GPU and compared there",
+        "no room",
+    ]

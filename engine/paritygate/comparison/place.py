@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -87,17 +87,23 @@ class Place:
             self.peak_bytes = max(self.peak_bytes, self._held)
             self.peak_pinned_bytes = max(self.peak_pinned_bytes, self._pinned)
 
+    def for_trials(self) -> Place:
+        """The same GPU and what sends arrays there; what else is done there isn't told."""
+        return Place(self.chip, self.piece_bytes, _lanes=self._shared_lanes())
+
     @contextmanager
     def lane(self) -> Iterator[Lane]:
         """What sends arrays of the host to the device; of one thread, and kept for others."""
+        with self._shared_lanes().lane() as lane:
+            yield lane
+
+    def _shared_lanes(self) -> Lanes:
         with self._lock:
             if self._lanes is None:
                 from paritygate.gpu.staging import Lanes
 
                 self._lanes = Lanes(self.hold, self.note)
-            lanes = self._lanes
-        with lanes.lane() as lane:
-            yield lane
+            return self._lanes
 
     def close(self) -> None:
         """Give back what was kept to send arrays with."""
@@ -171,11 +177,20 @@ class Place:
         }
 
 
-def describe_place(place: Place | None, note: str = "") -> dict[str, Any]:
-    """What a summary says of where was compared; None: on the CPU, which a note may explain."""
+def describe_place(
+    place: Place | None, notes: Sequence[str] = (), measured: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """What a summary says of where was compared; None: on the CPU, which notes may explain.
+
+    Args:
+        place: the GPU.
+        notes: why the CPU compared.
+        measured: how fast outputs of the host are compared on each.
+    """
+    speeds = {"measured": list(measured)} if measured else {}
     if place is None:
-        return {"on": "cpu", "notes": [note]} if note else {"on": "cpu"}
-    return {"on": "cuda", **place.describe()}
+        return {"on": "cpu", **({"notes": list(notes)} if notes else {}), **speeds}
+    return {"on": "cuda", **place.describe(), **speeds}
 
 
 def open_place(asked: CompareOn) -> Place | None:

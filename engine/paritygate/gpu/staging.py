@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from paritygate.core.errors import DeviceError
-from paritygate.gpu.checksum import MODULUS, Checksums, stamp_of
+from paritygate.gpu.checksum import MODULUS
 from paritygate.gpu.device import SIMULATED, cuda
+from paritygate.gpu.proof import Checksums, stamp_of
 from paritygate.kernels.checksum import WORD, copy_summed
 
 BUFFERS = 2

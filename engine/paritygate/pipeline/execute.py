@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from paritygate.comparison.place import describe_place
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
@@ -34,6 +33,7 @@ from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_pla
 from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.span import BlockResult
+from paritygate.pipeline.staying import describe_placing
 from paritygate.pipeline.surroundings import (
     changed_files,
     in_background,
@@ -113,6 +113,7 @@ def execute(plan: Plan, options: Options) -> Outcome:
         cuts=options.cuts,
         callables=options.callables,
         compare_on=options.compare_on or plan.table.compare_on or "cpu",
+        threads=options.threads,
     )
     with ready.resources:
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
@@ -216,7 +217,7 @@ def run_prepared(
         threads.describe(),
         options.stats,
     )
-    summary["comparison"] = describe_place(ready.place, ready.why_no_place)
+    summary["comparison"] = describe_placing(ready.placing)
     if overlap is not None:
         summary["golden"]["calibration"] = describe_calibration(overlap)
     summary["dims"] = describe_dims(ready)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.comparison.place import Place, open_place
+from paritygate.comparison.place import open_place
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
 from paritygate.core.errors import PlanError, Problem, RunnerLoadError
@@ -23,7 +23,6 @@ from paritygate.core.tensors import (
     BlockSizes,
     CompareOn,
     Stats,
-    TensorSpec,
     cut_blocks,
 )
 from paritygate.golden.overlap import OverlapCheck
@@ -34,12 +33,14 @@ from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import check_outputs, input_contracts
 from paritygate.pipeline.coverage import watched_inputs
 from paritygate.pipeline.expect import EXPECT, expect_column
+from paritygate.pipeline.host_outputs import fixed
 from paritygate.pipeline.impute import imputations
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.pipeline.span import Prepared
-from paritygate.pipeline.staying import let_stay, place_of
+from paritygate.pipeline.staying import Placing, let_stay, place_of
+from paritygate.pipeline.threads import usable_cores
 from paritygate.runners.base import PrepareContext, Runner
 from paritygate.runners.recorded import RecordedRunner
 from paritygate.runners.recorded_evidence import synthetic_samples
@@ -74,8 +75,7 @@ class Preparation:
         load_failures: runner name -> why a candidate didn't load.
         resources: closes pack and runners.
         calibration: the golden pack beside the calibration pack, where the plan names one.
-        place: the GPU that compares; None: the CPU does.
-        why_no_place: why the CPU compares what lies on a GPU; empty where nothing does.
+        placing: where outputs are compared.
     """
 
     prepared: Prepared
@@ -84,8 +84,7 @@ class Preparation:
     load_failures: Mapping[str, RunnerLoadError] = field(default_factory=dict)
     resources: ExitStack = field(default_factory=ExitStack)
     calibration: OverlapCheck | None = None
-    place: Place | None = None
-    why_no_place: str = ""
+    placing: Placing = field(default_factory=Placing)
 
     def runs(self, stage: Stage) -> bool:
         """Whether both sides of a stage loaded."""
@@ -120,6 +119,7 @@ def prepare_plan(
     rows: frozenset[int] | None = None,
     alone: str | None = None,
     compare_on: CompareOn = "cpu",
+    threads: int | None = None,
 ) -> Preparation:
     """Open the pack, scan its ids, load every runner and bind every stage.
 
@@ -133,6 +133,7 @@ def prepare_plan(
         rows: judge only these, in the blocks and batches that they are in; None: all.
         alone: make this runner ready and no other, for no stage.
         compare_on: where outputs are compared.
+        threads: that will compare; None: as the plan says, or by cores.
 
     Raises:
         PlanError: the plan contradicts the pack or a model, or the limit is negative.
@@ -167,7 +168,9 @@ def prepare_plan(
         reads_inputs = bool(watched or imputing or not all(c.asks_nothing for c in contracts))
         blocks = _cut(cuts) if cuts else _blocks(plan, pack, active, samples, reads_inputs)
         size = max((block.samples for block in blocks), default=1)
-        place, why_not = place_of(compare_on, running, active)
+        asked = threads or plan.table.threads or usable_cores()
+        placing = place_of(compare_on, running, active, samples, stats, asked)
+        place = placing.place
         if place is not None:
             stack.callback(place.close)
         comparers = [StageComparer(plan, s, stats, place) for s in running if alone is None]
@@ -200,8 +203,7 @@ def prepare_plan(
             failures,
             stack.pop_all(),
             calibration,
-            place,
-            why_not,
+            placing,
         )
     raise AssertionError("unreachable")
 
@@ -451,12 +453,6 @@ def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runne
         return
     for output in ref:
         if output in cand and output not in stage.ignore:
-            sides = _fixed(ref[output]), _fixed(cand[output])
+            sides = fixed(ref[output]), fixed(cand[output])
             if sides[0] is not None and sides[1] is not None:
                 comparer.bind(output, sides[0], sides[1])
-
-
-def _fixed(spec: TensorSpec) -> tuple[str, tuple[int, ...]] | None:
-    dims = spec.shape[1:]
-    shape = tuple(d for d in dims if isinstance(d, int))
-    return (spec.dtype, shape) if len(shape) == len(dims) and spec.shape else None

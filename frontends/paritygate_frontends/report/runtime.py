@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -42,9 +42,15 @@ def render_placement(runners: Mapping[str, Mapping[str, Any]]) -> Iterator[Rende
 
 
 def render_comparison(comparison: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """On which GPU was compared, and what; nothing where the CPU compared."""
+    """On which GPU was compared, what, and what is faster; nothing where the CPU was asked for."""
     chip = comparison.get("device")
+    speeds = [*_measured(comparison.get("measured", ()))]
     if chip is None:
+        if speeds:
+            yield Text()
+            yield Text("Compared on the CPU, as measured", style="bold")
+        for line in (*speeds, *(map(clean, comparison.get("notes", ())) if speeds else ())):
+            yield Padding(Text(line), (0, 0, 0, 2), expand=False)
         return
     driver = f"driver {clean(chip['driver'])}, " if chip["driver"] else ""
     yield Text()
@@ -58,7 +64,7 @@ def render_comparison(comparison: Mapping[str, Any]) -> Iterator[RenderableType]
         f"{_size(memory['peak_bytes'])} were held for comparisons{of_host}"
     )
     lines = [told, *_compared(comparison["samples"]), *_decided(comparison["decisions"])]
-    lines += map(clean, comparison["notes"])
+    lines += [*speeds, *map(clean, comparison["notes"])]
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, 2), expand=False)
 
@@ -77,6 +83,21 @@ def _decided(stages: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[
                 f"{clean(stage)}, decision {clean(decision)}: {counted(counts['cuda'], 'sample')}"
             )
             yield text + (f", and {counts['cpu']:,} on the CPU" if counts["cpu"] else "")
+
+
+def _measured(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in outputs:
+        sent, cuda = one["sent_bytes_per_s"], one["cuda_bytes_per_s"]
+        there = "" if sent is None else f"{_rate(sent)} reach the GPU"
+        if cuda is not None:
+            there = f"{_rate(cuda)} are sent to the GPU and compared there"
+        told = f"{_rate(one['cpu_bytes_per_s'])} by {counted(one['threads'], 'thread')} on the CPU"
+        where = f"{clean(one['stage'])}, {clean(one['output'])}"
+        yield f"{where}: {told}" + (f"; {there}" if there else "")
+
+
+def _rate(speed: int) -> str:
+    return f"{speed / 1e9:.1f} GB/s"
 
 
 def _size(size: int) -> str:

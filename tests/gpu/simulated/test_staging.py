@@ -14,7 +14,7 @@ from tests.kernels.test_checksum import naive_sum
 
 from paritygate.core.errors import DeviceError
 from paritygate.gpu import checksum, staging
-from paritygate.gpu.checksum import Checksums, stamp_of
+from paritygate.gpu.proof import Checksums, stamp_of
 from paritygate.gpu.staging import BUFFERS, Lane, Lanes
 
 HOST, KERNELS, COPIES = range(3)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench import gpu as benchmark
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
@@ -272,12 +271,3 @@ def test_a_batch_too_large_for_a_sum_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(on_device, "MOST", 11)
     with pytest.raises(ValueError, match="^reference: found a batch of 12 elements, at most 11"):
         comparer().compare(ONES, ONES, range(4))
-
-
-def test_the_benchmark_gives_a_row_for_each_case(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["--quick", "--elements", "6"]) == 0
-    rows = capsys.readouterr().out.splitlines()
-    assert rows[0] == "device: simulated"
-    told = [row for row in rows if row.startswith("| on a device, ")]
-    assert sum(row.startswith("| on a device, decision") for row in told) == 8
-    assert len(told) == 8 + len(benchmark.of_elements(6)) == 32

@@ -1,0 +1,136 @@
+"""Mutants of the kernels that decide."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import of_rule
+
+DECIDE = of_rule(
+    "gpu/decide.py",
+    "argmax bands blocks",
+    (
+        "span //= 2\n    for k in range(thread, COUNTS",
+        "span = 0\n    for k in range(thread, COUNTS",
+        "margins of two threads",
+    ),
+    ("    if is_so:", "    if not is_so:", "what isn't so is counted"),
+    ("    if code + 1 < CODES:", "    if True:", "codes beyond a block's memory"),
+    ("cuda.atomic.add(found.codes, code + 1, 1)", "pass", "codes that are rare"),
+    ("    if margin != margin:\n        return\n", "", "a NaN is the smallest margin"),
+    ("cuda.atomic.add(found.bins, k, 1)", "pass", "margins far from one"),
+    ("return bool(row >= 0)", "return bool(at >= 0)", "none is the first"),
+    ("return bool(margin < least)", "return bool(margin > least)", "the largest margin"),
+    ("return precedes(row, at, batch.each, batch.first, ordinals)", "return False", "the last"),
+    ("batch.before + row, margin", "row, margin", "the number in the batch"),
+    ("note(own, UNKNOWN, not is_known)", "pass", "labels that nobody knows"),
+    ("is_known and ref and not cand)", "is_known and ref)", "right on both sides"),
+    ("is_known and cand and not ref)", "is_known and cand)", "right on both sides, too"),
+    ("cuda.atomic.add(found.bins, _FIRST_BIN + k, own.bins[k])", "pass", "a block's margins"),
+    ("(margin == least[0] and ordinal < place[0])", "False", "an earlier ordinal of a later batch"),
+    ("if place[0] < 0 or is_first:", "if place[0] < 0:", "the first batch's margin"),
+    ("ordinal, row % batch.each", "ordinal, 0", "which decision of a sample"),
+    ("range(thread + THREADS, blocks, THREADS)", "()", "more blocks than threads"),
+)
+
+BANDS = of_rule(
+    "gpu/bands.py",
+    "bands",
+    ("return bits if bits >= 0 else bits ^ HIGHEST", "return bits", "negative scores"),
+    ("    if key < ends[0, band]:", "    if key > ends[0, band]:", "the lowest of a band"),
+    ("cuda.atomic.max(ends, (1, band), key)", "pass", "the highest of a band"),
+    ("min(start + 2 * step, last)", "min(start + step, last)", "a score is read twice"),
+    ("        if distance < margin:", "        if False:", "the first edge is the nearest"),
+    ("            if score == edges[k]:", "            if True:", "on every edge"),
+    ("elif code != UNDEFINED:", "else:", "a NaN is in a band"),
+    ("margin < math.inf and margin <=", "margin <=", "infinitely far, and at risk"),
+    ("margin <= allowed(r,", "margin < allowed(r,", "a margin of exactly what is allowed"),
+    ("ref_differs or cand_differs)", "cand_differs)", "a reference that depends on compare_as"),
+    ("ref_differs or cand_differs)", "ref_differs)", "a candidate that depends on compare_as"),
+    ("widen(other[row]), second, tie_up)", "widen(other[row]), main, tie_up)", "the same edges"),
+    ("or (code == UNDEFINED and batch.match == 0)", "", "undefined agrees with undefined"),
+    ("if code != cand_code or", "if", "no flips"),
+    ("if code + 1 >= _PACKED:", "if code + 1 > _PACKED:", "a code beyond the packed ones"),
+    ("if taken == _MOST:", "if False:", "bytes that are full"),
+    ("if row >= batch.rows:", "if row > batch.rows:", "beyond the last row"),
+    ("    unpack(packed, own)\n    finish", "    finish", "the last codes of a thread"),
+    ("own_ends[1, band])", "own_ends[0, band])", "the lowest is the highest"),
+)
+
+ARGMAX = of_rule(
+    "gpu/argmax.py",
+    "conversion argmax",
+    ("sync_team()\n        span", "span", "a barrier between joins"),
+    ("is_above = score > top", "is_above = score >= top", "the last of a tie"),
+    ("lower if lower > second else second", "lower", "the runner-up"),
+    ("is_undefined = top != top or second != second", "is_undefined = False", "a NaN at the start"),
+    ("is_undefined |= score != score", "pass", "a NaN at the end"),
+    ("a != a or b != b or c != c or d != d", "a != a or b != b or c != c", "a NaN between"),
+    ("raised(c, j + 2 * team", "raised(c, j + team", "the index of one read ahead"),
+    ("        if second > top:", "        if False:", "the second score is the largest"),
+    ("row // stride * (width * stride) + row % stride", "row * width", "rows side by side"),
+    ("(theirs == top and places[other] < places[thread])", "False", "the first thread's of a tie"),
+    ("top if top > seconds[other] else seconds[other]", "seconds[other]", "the loser's maximum"),
+    ("elif theirs > seconds[thread]:", "elif False:", "a runner-up of another thread"),
+    ("if places[thread] < 0 or places[other] < 0:", "if places[thread] < 0:", "another one's NaN"),
+    ("places[2, thread] != code or places[3, thread]", "places[3, thread]", "the reference"),
+    ("is_defined and tops[thread]", "tops[thread]", "undefined rows are tied"),
+    ("cand_code != UNDEFINED and cand_tops", "cand_tops", "undefined candidates are tied"),
+    ("cand_code = renamed[cand_code]", "pass", "classes under their own codes"),
+    ("margin = 0.0 if top == second else top - second", "margin = top - second", "inf less inf"),
+    ("margin == 0.0 or (margin < math.inf and margin <= bound)", "margin <= bound", "an infinite"),
+    ("bound = allowed(top, batch.atol, batch.rtol) + ", "bound = ", "one score's tolerance"),
+    ("or (not is_defined and batch.match == 0)", "", "undefined agrees with undefined"),
+    ("row >= batch.rows:", "row > batch.rows:", "beyond the last row"),
+    (
+        "batch.rows, cuda.gridDim.x * teams",
+        "batch.rows - 1, cuda.gridDim.x * teams",
+        "the last row",
+    ),
+)
+
+TOPK = of_rule(
+    "gpu/topk.py",
+    "conversion topk",
+    ("sync_team()\n            span", "span", "a barrier between joins"),
+    ("(score == last and place > last_at)", "False", "of a tie one alone"),
+    (
+        "(score == last and place > last_at)",
+        "(score == last and place >= last_at)",
+        "the same again",
+    ),
+    ("(code == _NONE or score > top)", "(code == _NONE or score >= top)", "the last of a tie"),
+    ("is_undefined |= score != score", "pass", "a NaN at the end"),
+    ("a != a or b != b or c != c or d != d", "a != a or b != b or c != c", "a NaN between"),
+    ("following(d, j + 3 * team", "following(d, j + 2 * team", "the index of one read ahead"),
+    ("if ours == UNDEFINED or theirs == UNDEFINED:", "if ours == UNDEFINED:", "another one's NaN"),
+    ("(tops[other] == tops[thread] and theirs < ours)", "False", "the first thread's of a tie"),
+    ("theirs != _NONE and (", "(", "a thread without a class left"),
+    ("        if is_ranked != 0:\n            return True\n", "", "ranks are sets"),
+    ("        if not is_there:\n            return True\n", "", "sets are alike"),
+    ("    if best[0] == UNDEFINED:\n        return False\n", "", "undefined rows are tied"),
+    ("0 if is_ranked != 0 else k - 1", "k - 1", "ties among the first places"),
+    ("min(k, ours.size - 1)", "k - 1", "a tie with what follows the last place"),
+    (
+        "is_risk |= gap == 0.0 or (gap < math.inf and gap <= bound)",
+        "is_risk |= gap <= bound",
+        "inf",
+    ),
+    ("is_risk |= gap", "is_risk = gap", "the last places alone are at risk"),
+    ("margin = gap if gap < margin else margin", "margin = gap", "the last gap"),
+    ("gap = 0.0 if high == low else high - low", "gap = high - low", "inf less inf"),
+    ("theirs[j] = renamed[theirs[j]]", "pass", "classes under their own codes"),
+    ("or differs(theirs, lasts, k, is_ranked)", "", "a candidate that depends on compare_as"),
+    ("found |= best[j] == label", "found = best[j] == label", "the last place's label"),
+    ("or (not is_defined and batch.match == 0)", "", "undefined agrees with undefined"),
+)
+
+CONVERSION = of_rule(
+    "gpu/convert.py",
+    "conversion",
+    ("-1.0 if value < 0.0 else 1.0", "1.0", "negative values"),
+    ("if size > form.largest:", "if size >= form.largest:", "the largest number"),
+    ("- 1023, form.min_exponent)", "- 1023, -1023)", "subnormal numbers"),
+    ("out[k] = table[codes[k]]", "out[k] = table[0]", "one number for all codes"),
+    ("exponent - form.mantissa) << 52", "exponent - form.mantissa + 1) << 52", "twice as coarse"),
+)
+
+DECISIONS = (*DECIDE, *BANDS, *ARGMAX, *TOPK, *CONVERSION)

@@ -18,11 +18,12 @@ from paritygate.core.dtypes import is_float, numpy_dtype, widened
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Stats
 
-TRIED_BYTES = 32 << 20  # of a side
-_BLOCK_BYTES = 16 << 20  # of a side, at most compared at once, as blocks of a run are
+BLOCK_BYTES = 16 << 20  # of a side, compared at once, as large blocks of a run are
+_MOST_BYTES = 128 << 20  # of a side
 _SIMULATED_BYTES = 96
+_WARMING = 8  # a part of so many warms up
 _ROUNDS = 3
-_ROUNDS_S = 0.05  # of which no more is begun
+_ROUNDS_S = 0.05  # after which no other is begun
 _DISTINCT = 1 << 17  # values, which are repeated
 _SEED = 20_262
 
@@ -65,26 +66,25 @@ class Trial:
         self._host = ElementComparer(*self._given)
         self._threads = threads
         item = max(dtype.itemsize for dtype in self._host.dtypes)
-        size = _SIMULATED_BYTES if is_simulated() else TRIED_BYTES
-        parts = max(threads, -(-size // _BLOCK_BYTES))
-        rows = max(1, size // (parts * self._host.width * item))
-        if rows * parts * self._host.width * item > 4 * size:
-            raise ValueError(f"samples of {self._host.width * item:,} bytes are too large to try")
-        sides = clean_sides(tolerance, dtypes, rows * parts * self._host.width)
-        ref, cand = (side.reshape(rows * parts, *shape) for side in sides)
-        ordinals = np.arange(rows * parts)
-        self._parts = [
-            Part(*(array[k : k + rows] for array in (ref, cand, ordinals)))
-            for k in range(0, rows * parts, rows)
-        ]
+        sample = self._host.width * item
+        size = min(BLOCK_BYTES, _MOST_BYTES // threads)
+        rows = max(1, (_SIMULATED_BYTES if is_simulated() else size) // sample)
+        if rows * sample > 4 * size:
+            raise ValueError(f"samples of {sample:,} bytes are too large to try")
+        count = rows * threads
+        sides = clean_sides(tolerance, dtypes, count * self._host.width)
+        ref, cand = (side.reshape(count, *shape) for side in sides)
+        self._parts = [_part(ref, cand, k, k + rows) for k in range(0, count, rows)]
         self._bytes = ref.nbytes + cand.nbytes
         self.seconds = time.perf_counter() - begun
 
     def on_cpu(self) -> float:
         """Bytes of both sides a second that the CPU compares."""
-        return self._speed(
-            lambda part: self._host.compare(*part, is_lazy=True, in_order=True), self._threads
-        )
+
+        def compare(part: Part) -> None:
+            self._host.compare(*part, is_lazy=True, in_order=True)
+
+        return self._speed(compare, 1)
 
     def sent(self, place: Place) -> float:
         """Bytes of both sides a second that reach the GPU: it compares no more."""
@@ -101,7 +101,7 @@ class Trial:
                     pass
                 lane.check()
 
-        return self._speed(send, self._threads)
+        return self._speed(send, 2)
 
     def on_gpu(self, place: Place) -> float | None:
         """Bytes of both sides a second that are sent and compared; None: there is no room.
@@ -113,23 +113,28 @@ class Trial:
         from paritygate.comparison.placed import PlacedComparer
 
         comparer = PlacedComparer(place, "", "", *self._given)
-        speed = self._speed(lambda part: comparer.compare(*part, is_lazy=True), self._threads)
+        speed = self._speed(lambda part: comparer.compare(*part, is_lazy=True), 2)
         return None if any(counts["cpu"] for counts in place.samples.values()) else speed
 
-    def _speed(self, compare: Callable[[Part], object], threads: int) -> float:
-        best, started = math.inf, 0.0
-        with ThreadPoolExecutor(threads) as pool:
-            for turn in range(1 + _ROUNDS):
-                begun = time.perf_counter()
-                if turn > 1 and begun - started > _ROUNDS_S:
+    def _speed(self, compare: Callable[[Part], object], least: int) -> float:
+        """By all threads at once: the best of at least so many rounds."""
+        few = [_part(*part[:2], 0, -(-len(part.ref) // _WARMING)) for part in self._parts]
+        best = math.inf
+        with ThreadPoolExecutor(self._threads) as pool:
+            list(pool.map(compare, few))  # which compiles, and takes memory
+            started = begun = time.perf_counter()
+            for turn in range(_ROUNDS):
+                if turn >= least and begun - started > _ROUNDS_S:
                     break
                 list(pool.map(compare, self._parts))
-                if turn == 0:  # compiles, and takes memory
-                    started = time.perf_counter()
-                else:
-                    best = min(best, time.perf_counter() - begun)
+                ended = time.perf_counter()
+                best, begun = min(best, ended - begun), ended
         self.seconds += time.perf_counter() - started
         return self._bytes / best
+
+
+def _part(ref: Any, cand: Any, start: int, stop: int) -> Part:
+    return Part(ref[start:stop], cand[start:stop], np.arange(start, stop))
 
 
 def clean_sides(

@@ -188,8 +188,9 @@ def test_a_trial_without_room_on_the_gpu_has_no_speed(monkeypatch: pytest.Monkey
     assert trial.on_gpu(Place(CHIP)) is None
 
 
-def test_samples_that_are_too_large_are_no_trial() -> None:
-    with pytest.raises(ValueError, match="too large to try"):
+def test_samples_that_are_too_large_are_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speeds, "BLOCK_BYTES", 999)
+    with pytest.raises(ValueError, match="samples of 4,000 bytes are too large to try"):
         Trial(TOLERANCE, ("float32", "float32"), (1000,), "gate", 1)
 
 
@@ -218,8 +219,7 @@ def test_what_is_tried_is_clean(dtypes: tuple[str, str], scale: float) -> None:
     assert (found.failing_elements, found.finite_pairs) == (0, 2000)
 
 
-def test_sizes_of_a_gpu_are_blocks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_try_a_large_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speeds, "is_simulated", lambda: False)
     trial = Trial(TOLERANCE, ("float32", "float32"), (1000,), "gate", 3)
-    assert len(trial._parts) == 3
-    assert sum(part.ref.nbytes for part in trial._parts) <= speeds.TRIED_BYTES
+    assert [part.ref.nbytes // 4000 for part in trial._parts] == 3 * [speeds.BLOCK_BYTES // 4000]

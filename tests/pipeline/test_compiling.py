@@ -13,6 +13,8 @@ RUN = """
 import json, sys
 import paritygate
 from paritygate.kernels import second
+from paritygate.pipeline import drive
+drive.spare_cores = lambda: 2
 events, started, start = [], [], second._start
 second._start = lambda: started.append(start()) or started[-1]
 result = paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None, observer=events.append)
@@ -37,7 +39,7 @@ def test_compiling_is_told_once(tmp_path):
         return json.loads(done.stdout)
 
     kinds, told, ended, seconds = run()
-    assert ended == [True] * (len(os.sched_getaffinity(0)) > 1)
+    assert ended == [True]
     # Nothing else is told in between, which would be shown instead.
     first = kinds.index("Compiling")
     assert kinds[first:][: len(told)] == ["Compiling"] * len(told)

@@ -149,3 +149,24 @@ def test_threads_that_a_runner_starts_take_cores(monkeypatch: pytest.MonkeyPatch
 def test_a_plan_asks_for_at_least_one(tmp_path: Path, threads: object) -> None:
     with pytest.raises(PlanError, match="threads"):
         load_plan(plan_dict(threads=threads), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_busy"),
+    [
+        ("some avg10=33.01 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00", True),
+        ("some avg10=32.99 avg60=99.00 avg300=99.00 total=1\nfull avg10=99.00", False),
+        ("some", False),
+        ("some avg10=no", False),
+        (None, False),
+    ],
+)
+def test_no_core_is_to_spare_while_others_wait_for_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str | None, is_busy: bool
+) -> None:
+    path = tmp_path / "cpu"
+    if told is not None:
+        path.write_text(told)
+    monkeypatch.setattr(threads_module, "PRESSURE", (tmp_path / "none", path))
+    monkeypatch.setattr(threads_module, "usable_cores", lambda: 5)
+    assert threads_module.spare_cores() == (1 if is_busy else 5)

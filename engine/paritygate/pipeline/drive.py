@@ -25,7 +25,7 @@ from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.letting_go import LettingGo
 from paritygate.pipeline.results import Results
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
-from paritygate.pipeline.threads import Slots, Threads, Tuner, usable_cores
+from paritygate.pipeline.threads import Slots, Threads, Tuner, spare_cores
 from paritygate.pipeline.turns import Turns
 from paritygate.tally.stage import Tally
 
@@ -182,7 +182,7 @@ class _Threads:
         self._workers = threads
         self._warming = threading.Lock()
         comparers = [c for stage in prepared.stages for c in stage.comparers]
-        self._second = second_process(comparers, usable_cores())
+        self._second = second_process(comparers, spare_cores())
         self._started = self._warm = 0.0
         self._slots = Slots(threads)
         self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))

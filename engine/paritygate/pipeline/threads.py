@@ -6,7 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from paritygate.pipeline.span import Prepared
@@ -16,6 +18,9 @@ Reason = Literal["option", "plan", "cores", "measured"]
 
 MEASURED_S = 0.25
 WORTH_S = 16 * MEASURED_S  # where less is left, measuring costs more than it gives
+# What waits for a core in this container, or else on this machine, as Linux tells it.
+PRESSURE = (Path("/sys/fs/cgroup/cpu.pressure"), Path("/proc/pressure/cpu"))
+_BUSY_PERCENT = 33.0
 _BETTER = 1.1  # what is nearer is noise, and a wrong choice of fewer threads is the dearer one
 
 
@@ -80,6 +85,15 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def spare_cores() -> int:
+    """The same; one where, for a third of the last ten seconds, something waited for a core."""
+    for path in PRESSURE:
+        with suppress(OSError, ValueError, IndexError):
+            waited = float(path.read_text().split("avg10=")[1].split()[0])
+            return 1 if waited > _BUSY_PERCENT else usable_cores()
+    return usable_cores()
 
 
 class Slots:

@@ -236,10 +236,16 @@ def test_a_hundred_thousand_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_models_of_onnx_itself_are_described_without_a_false_alarm(tmp_path: Path) -> None:
+def test_models_of_onnx_itself_are_described_without_a_false_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from onnx.backend.test.loader import load_model_tests
 
-    cases = [case for case in load_model_tests(kind="node") if case.model is not None]
+    # What the models should answer, and how they are told of, takes longest to make.
+    with monkeypatch.context() as changed:
+        changed.setattr("onnx.reference.ops.op_pool_common.pool", nothing_pooled)
+        changed.setattr("inspect.getsource", lambda made: "@staticmethod\ndef export(): ...")
+        cases = [case for case in load_model_tests(kind="node") if case.model is not None]
     assert len(cases) > 1_000
     for case in cases:
         path = write(tmp_path, case.model.SerializeToString())
@@ -248,6 +254,12 @@ def test_models_of_onnx_itself_are_described_without_a_false_alarm(tmp_path: Pat
         trains = any(word in case.name for word in ("training", "adagrad", "adam", "momentum"))
         wanted = {"admission.training_mode"} if trains else set()
         assert {c.code for c in found.concerns} <= wanted, case.name
+
+
+def nothing_pooled(padded: Any, x_shape: Any, *given: Any, **more: Any) -> Any:
+    """Zeros in the shape of what is pooled."""
+    _, _, out_shape, *_ = given
+    return np.zeros((*x_shape[:2], *out_shape), padded.dtype)
 
 
 def left_over(dims: Sequence[int], raw: bytes = b"", numbers: Sequence[float] = ()) -> Any:

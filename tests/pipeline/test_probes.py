@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from onnx import TensorProto, helper
-from tests.frontends.command import execute
+from tests.frontends.command import invoke
 from tests.models import save_model, scale_model
 from tests.packs import write_pack
 
@@ -221,7 +221,8 @@ def test_no_probe_without_the_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_tells_them(tmp_path: Path) -> None:
+def test_the_command_tells_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     make(tmp_path)
     (tmp_path / "p.toml").write_text(
         'golden = "g.arrow"\n[runners]\na = "a.onnx"\n'
@@ -229,8 +230,8 @@ def test_the_command_tells_them(tmp_path: Path) -> None:
         '[[stages]]\nreference = "a"\ncandidate = "b"\n'
         "outputs.y = { atol = 0, rtol = 0 }\n[probes]\n"
     )
-    done = execute("run", "p.toml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = invoke("run", "p.toml")
+    assert done.exit_code == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "Probes 7 probes" in text
     assert "missing, no x: contract refused, a refused, b refused" in text

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.frontends.command import execute
+from tests.frontends.command import invoke
 from tests.models import save_model
 from tests.packs import Container, tensor_column, write_pack
 
@@ -385,22 +385,25 @@ def test_any_number_of_threads_counts_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_tells_and_failing_samples_run_again_beside_their_batch(tmp_path: Path) -> None:
+def test_the_command_tells_and_failing_samples_run_again_beside_their_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path, ONE)
-    done = execute("run", "plan.toml", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
+    monkeypatch.chdir(tmp_path)
+    done = invoke("run", "plan.toml")
+    assert done.exit_code == 1, done.stderr
     assert "stage preprocessing" in done.stdout
     (folder,) = (tmp_path / "runs").iterdir()
-    explained = execute("explain", str(folder), "139", cwd=tmp_path)
-    assert explained.returncode == 0, explained.stderr
+    explained = invoke("explain", str(folder), "139")
+    assert explained.exit_code == 0, explained.stderr
     assert "prepares this record otherwise" in " ".join(explained.stdout.split())
     assert "order of channels" in " ".join(done.stdout.split())
-    alone = execute("replay", str(folder), cwd=tmp_path)
-    assert alone.returncode == 2
+    alone = invoke("replay", str(folder))
+    assert alone.exit_code == 2
     assert "replay --with-batch reads them from the golden pack" in " ".join(alone.stderr.split())
-    beside = execute("replay", str(folder), "--with-batch", cwd=tmp_path)
-    assert beside.returncode == 1, beside.stderr
-    assert execute("check", "plan.toml", cwd=tmp_path).returncode == 0
+    beside = invoke("replay", str(folder), "--with-batch")
+    assert beside.exit_code == 1, beside.stderr
+    assert invoke("check", "plan.toml").exit_code == 0
 
 
 @pytest.mark.parametrize(

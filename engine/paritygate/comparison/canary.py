@@ -9,13 +9,17 @@ import numpy as np
 from paritygate.comparison.details import SampleDetail
 from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.on_device import DeviceComparer
+from paritygate.comparison.sending import sent
 from paritygate.core.dtypes import is_float, numpy_dtype
 from paritygate.core.errors import DeviceError
+from paritygate.gpu.staging import BUFFERS, Lane
+from paritygate.gpu.tensor import pieces
 from paritygate.tally.output import OutputTally
 
 _WIDEST = 1 << 12  # elements of a sample of it
 _ELEMENTS = 1 << 14
 _SIMULATED_ELEMENTS = 24
+_PIECES = BUFFERS + 1
 _SEED = 20_261
 
 
@@ -32,13 +36,31 @@ def check_device(comparer: DeviceComparer, dtypes: tuple[str, str], *, is_simula
     given = comparer.tolerance, *dtypes, (width,), comparer.stats
     ordinals = np.arange(samples)
     expected = ElementComparer(*given).compare(ref, cand, ordinals, is_lazy=False)
-    found = DeviceComparer(*given).compare(ref, cand, range(samples))
-    problem = difference(found, expected)
+    found, problem = _sent(DeviceComparer(*given), ref, cand)
+    differs = difference(found, expected)
+    problem = problem or (differs and f"it {differs}")
     if problem:
         raise DeviceError(
-            f"the GPU counts wrong: of a batch that is known it {problem}; its driver or what "
+            f"the GPU counts wrong: of a batch that is known {problem}; its driver or what "
             "compiles for it is broken: use --compare-on cpu"
         )
+
+
+def _sent(
+    comparer: DeviceComparer, ref: Any, cand: Any
+) -> tuple[tuple[OutputTally, SampleDetail], str]:
+    """What is counted of arrays that are sent, in more pieces than there are buffers; a fault."""
+    lane = Lane(lambda device, pinned: None, lambda note: None)
+    try:
+        comparison = comparer.begin()
+        parts = pieces(ref, cand, len(ref) // _PIECES)
+        for rows, ours, theirs in sent(lane, parts, comparer.dtypes):
+            comparison.add(ours, theirs, range(rows.start, rows.stop))
+        found = comparison.finish()
+        problem = lane.problem()
+    finally:
+        lane.close()
+    return found, problem
 
 
 def difference(

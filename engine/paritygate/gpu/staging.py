@@ -108,17 +108,25 @@ class Lane:
         Raises:
             DeviceError: it had something else.
         """
-        if self._sums is not None and not self._sums.agree():
-            raise DeviceError("what it judged isn't what was sent to it")
+        problem = self.problem()
+        if problem:
+            raise DeviceError(problem)
+
+    def problem(self) -> str:
+        """What is wrong with what was judged, once the device is done; empty if nothing is."""
+        if self._sums is None or self._sums.agree():
+            return ""
+        return "what it judged isn't what was sent to it"
 
     def close(self) -> None:
         """Give all memory back, once nothing is on its way."""
-        if self._stream is not None:
-            with suppress(Exception):  # of a device that failed; that was told
+        self._sums = None
+        with suppress(Exception):  # of a device that failed; that was told
+            if self._stream is not None:
                 self._stream.synchronize()
                 cuda.synchronize()
-        self._sums = None
-        self._let_go()
+        with suppress(Exception):
+            self._let_go()
 
     def _stamp(self) -> int:
         self._serial += 1
@@ -239,11 +247,13 @@ def copying_stream() -> Any:
     from numba.cuda.cudadrv import driver as bindings  # the simulator has none
 
     of_driver: Any = bindings
-    cuda.current_context()
+    context = cuda.current_context()
     flag = of_driver.binding.CUstream_flags.CU_STREAM_NON_BLOCKING
     handle = of_driver.driver.cuStreamCreate(int(flag))
     stream = cuda.external_stream(int(handle))
-    weakref.finalize(stream, of_driver.driver.cuStreamDestroy, handle)
+    # As Numba gives its own streams back: when it next gives memory back, and not at exit.
+    finish = context.deallocations.add_item
+    weakref.finalize(stream, finish, of_driver.driver.cuStreamDestroy, handle).atexit = False
     return stream
 
 

@@ -166,6 +166,19 @@ def test_a_piece_that_isnt_what_was_sent_is_no_verdict(monkeypatch: pytest.Monke
     assert where.peak_pinned_bytes == 2 << 16
 
 
+def test_the_known_batch_is_sent_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = Lane._copy, []
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        calls.append(size)
+        if len(calls) != 3:  # the first buffer, used again
+            real(self, buffer, size)
+
+    monkeypatch.setattr(Lane, "_copy", copy)
+    with pytest.raises(DeviceError, match=r"of a batch that is known what it judged isn't what"):
+        placed_comparer(Place(CHIP))
+
+
 def test_a_run_gives_all_memory_back(
     packs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -420,6 +420,25 @@ def test_a_lane_that_an_error_left_isnt_used_again() -> None:
         other.check()
 
 
+def test_a_device_that_is_lost_hides_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*args: Any) -> Any:
+        raise RuntimeError("a device was lost")
+
+    held = Held()
+    lanes = held.lanes()
+
+    def die() -> None:
+        with lanes.lane() as lane:
+            send(lane, a_piece(0))
+            monkeypatch.setattr(lane._stream, "synchronize", lost)
+            monkeypatch.setattr(cuda, "synchronize", lost)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        die()
+    assert (held.device, held.pinned) == (0, 0)
+
+
 def test_a_lane_in_use_while_all_are_closed_gives_back_what_it_has() -> None:
     held = Held()
     lanes = held.lanes()

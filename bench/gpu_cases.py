@@ -6,6 +6,7 @@ from typing import Any
 
 from bench import gpu_decisions, gpu_model
 from bench.gpu_elements import FAILING, HELD, Batched, OnDevice
+from bench.gpu_kernels import Kernels
 from bench.gpu_recorded import RecordedOnDevice, Ways
 from bench.gpu_start import Start
 
@@ -17,6 +18,7 @@ CASES: tuple[Any, ...] = (
     Ways(),
     *(OnDevice("float32", width, has_others=True) for width in WIDTHS),
     *(OnDevice("float64", width, has_others=width == WIDTHS[-1]) for width in WIDTHS),
+    *(Kernels(dtype, width) for dtype in HELD for width in WIDTHS),
     Batched(),
     *(OnDevice("float32", width, failing) for failing in BAD for width in WIDTHS),
     *gpu_decisions.cases(),

@@ -71,10 +71,10 @@ class OnDevice:
         return tuple(f"{self.name}, {what}" for what in (*TIERS, *others))
 
     def measure(self, scale: DeviceScale) -> list[Row | Missing]:
-        sides = self._sides(scale)
-        judges = {tier: self._judge(DeviceComparer, tier) for tier in TIERS}
+        sides = self.sides(scale)
+        judges = {tier: self.judge(DeviceComparer, tier) for tier in TIERS}
         for tier, device in judges.items():
-            self._check(device, self._judge(ElementComparer, tier), sides)
+            self._check(device, self.judge(ElementComparer, tier), sides)
         libraries, rows = self._libraries(sides)
         works = {tier: _comparing(judge, sides) for tier, judge in judges.items()}
         works |= {
@@ -96,7 +96,8 @@ class OnDevice:
                 rows.append(Row.against(f"{self.name}, {other}", ns[tier], UNIT, ns[other], what))
         return sorted(rows, key=lambda row: self.labels.index(row.label))
 
-    def _sides(self, scale: DeviceScale) -> Sides:
+    def sides(self, scale: DeviceScale) -> Sides:
+        """Both sides, of which that share fails."""
         share = FAILING[self.failing]
         size = scale.side_bytes // (16 if share == 1 and not scale.is_tiny else 1)
         ref, cand = tile(tile_samples(self.width, self.dtype, size), self.width, self.dtype)
@@ -106,7 +107,8 @@ class OnDevice:
             cand[bad, 0] += np.array(1 if is_float(self.dtype) else 5, cand.dtype)
         return Sides.of(ref, cand, self.dtype, size)
 
-    def _judge(self, kind: Any, tier: Tier) -> Any:
+    def judge(self, kind: Any, tier: Tier) -> Any:
+        """What compares them, of that kind of comparer."""
         return kind(tolerance_of(self.dtype), self.dtype, self.dtype, (self.width,), tier)
 
     def _check(self, device: Any, host: Any, sides: Sides) -> None:
@@ -123,7 +125,7 @@ class OnDevice:
                 few = slice(0, len(sides.few[0]))
                 own = [lib.taken(side[few], self.dtype) for side in (sides.ref, sides.cand)]
                 for tier in TIERS:
-                    tally, _ = self._judge(ElementComparer, tier).compare(
+                    tally, _ = self.judge(ElementComparer, tier).compare(
                         *sides.few, np.arange(few.stop)
                     )
                     check_same(tally, lib, self._counted(lib, *own, tier))
@@ -165,7 +167,7 @@ class Batched:
 
     def measure(self, scale: DeviceScale) -> list[Row | Missing]:
         case = OnDevice("float32", 1000)
-        sides, judge = case._sides(scale), case._judge(DeviceComparer, "gate")
+        sides, judge = case.sides(scale), case.judge(DeviceComparer, "gate")
         works = {
             label: _comparing(judge, sides, size << 20)
             for label, size in zip(self.labels, self.sizes_mib, strict=True)

@@ -16,6 +16,7 @@ from bench.gpu_sides import DeviceScale
 NAMES = (
     "bytes",
     "on a device, float32 x 10, clean",
+    "kernels on a device, float64 x 1000",
     "on a device, bfloat16 x 1, all failing",
     "on a device, int8 x 1000, 1 % failing",
     "on a device, decision 2 edges x 1, gate",

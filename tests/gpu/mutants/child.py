@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 from tests.gpu.simulated import turns
-from tests.gpu.simulated.conftest import shared_array
+from tests.gpu.simulator import quick_simulator
 
 CASES = "tests.gpu.mutants.cases"
 AT_ONCE = len(os.sched_getaffinity(0))
@@ -99,12 +99,7 @@ def main(jobs: list[tuple[str, str, list[str]]]) -> list[str]:
     for name in KEPT:
         importlib.import_module(name)
     assert "paritygate.gpu.device" not in sys.modules
-    simulated = importlib.import_module("numba.cuda.simulator.kernelapi")
-    simulated.FakeCUDAShared.array = shared_array
-    turns.kernel.BlockManager.run = turns.run_block
-    turns.kernel.swapped_cuda_module = turns.swapped_cuda_module
     turns.AT_ONCE = sys.maxsize  # none, so that each run is like the last one
-    sys.setswitchinterval(1e-5)
     np.seterr(all="ignore")
     before = set(sys.modules)
     found = noticed(list(importlib.import_module(CASES).CASES))
@@ -129,4 +124,5 @@ def main(jobs: list[tuple[str, str, list[str]]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    json.dump(main(json.load(sys.stdin)), sys.stdout)
+    with quick_simulator():
+        json.dump(main(json.load(sys.stdin)), sys.stdout)

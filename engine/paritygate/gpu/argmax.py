@@ -9,13 +9,9 @@ import numpy as np
 
 from paritygate.gpu.decide import (
     AT_RISK,
-    CODES,
-    COUNTS,
     DEPENDS,
     TIED_CAND,
     TIED_REF,
-    WINDOW,
-    Own,
     begin,
     finish,
     list_flip,
@@ -157,13 +153,6 @@ def decide_argmax(
         found: a `decide.Found`.
     """
     thread = cuda.threadIdx.x
-    own = Own(
-        cuda.shared.array(COUNTS, np.int64),
-        cuda.shared.array(CODES, np.uint32),
-        cuda.shared.array(WINDOW, np.uint32),
-        cuda.shared.array(THREADS, np.float64),
-        cuda.shared.array(THREADS, np.int64),
-    )
     tops = cuda.shared.array(THREADS, ref.dtype)
     seconds = cuda.shared.array(THREADS, ref.dtype)
     cand_tops = cuda.shared.array(THREADS, cand.dtype)
@@ -173,7 +162,7 @@ def decide_argmax(
     last_tops = cuda.shared.array(THREADS, other_cand.dtype)
     last_seconds = cuda.shared.array(THREADS, other_cand.dtype)
     places = cuda.shared.array((4, THREADS), np.int32)
-    begin(own, thread)
+    own = begin(thread)
     teams = THREADS // team
     for group in range(cuda.blockIdx.x * teams, batch.rows, cuda.gridDim.x * teams):
         row = group + thread // team

@@ -10,10 +10,7 @@ import numpy as np
 from paritygate.gpu.decide import (
     AT_RISK,
     CODES,
-    COUNTS,
     DEPENDS,
-    WINDOW,
-    Own,
     begin,
     finish,
     list_flip,
@@ -121,19 +118,12 @@ def decide_bands(
             lowered and raised.
     """
     thread = cuda.threadIdx.x
-    own = Own(
-        cuda.shared.array(COUNTS, np.int64),
-        cuda.shared.array(CODES, np.uint32),
-        cuda.shared.array(WINDOW, np.uint32),
-        cuda.shared.array(THREADS, np.float64),
-        cuda.shared.array(THREADS, np.int64),
-    )
     own_ends = cuda.shared.array((2, BANDS), np.int64)
     held = cuda.shared.array((_AT_ONCE, THREADS), ref.dtype)
     cand_held = cuda.shared.array((_AT_ONCE, THREADS), cand.dtype)
     for band in range(thread, BANDS, THREADS):
         own_ends[0, band], own_ends[1, band] = HIGHEST, LOWEST
-    begin(own, thread)
+    own = begin(thread)
     main, second = edges[0], edges[1]
     packed, taken, step = 0, 0, cuda.gridDim.x * THREADS
     for start in range(cuda.blockIdx.x * THREADS + thread, batch.rows, _AT_ONCE * step):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from paritygate.gpu.device import SIMULATED, THREADS, cuda, device, kernel
 from paritygate.gpu.extremes import ordinal_of, precedes
 from paritygate.gpu.rules import UNDEFINED, bin_of
@@ -81,8 +83,15 @@ class Own(NamedTuple):
 
 
 @device
-def begin(own: Any, thread: int) -> None:
-    """Set a block's memory to nothing."""
+def begin(thread: int) -> Any:
+    """A block's memory, an `Own` that holds nothing yet; all of its threads come here once."""
+    own = Own(
+        cuda.shared.array(COUNTS, np.int64),
+        cuda.shared.array(CODES, np.uint32),
+        cuda.shared.array(WINDOW, np.uint32),
+        cuda.shared.array(THREADS, np.float64),
+        cuda.shared.array(THREADS, np.int64),
+    )
     for k in range(thread, COUNTS, THREADS):
         own.counts[k] = 0
     for k in range(thread, CODES, THREADS):
@@ -91,6 +100,7 @@ def begin(own: Any, thread: int) -> None:
         own.bins[k] = 0
     own.least[thread], own.least_at[thread] = math.inf, -1
     cuda.syncthreads()
+    return own
 
 
 @device

@@ -10,13 +10,9 @@ import numpy as np
 from paritygate.gpu.argmax import start_of
 from paritygate.gpu.decide import (
     AT_RISK,
-    CODES,
-    COUNTS,
     DEPENDS,
     TIED_CAND,
     TIED_REF,
-    WINDOW,
-    Own,
     begin,
     finish,
     list_flip,
@@ -194,19 +190,12 @@ def decide_topk(
         best: `(teams, 4, m)` int32 written over, m = min(k + 1, width).
     """
     thread = cuda.threadIdx.x
-    own = Own(
-        cuda.shared.array(COUNTS, np.int64),
-        cuda.shared.array(CODES, np.uint32),
-        cuda.shared.array(WINDOW, np.uint32),
-        cuda.shared.array(THREADS, np.float64),
-        cuda.shared.array(THREADS, np.int64),
-    )
     tops = cuda.shared.array(THREADS, ref.dtype)
     cand_tops = cuda.shared.array(THREADS, cand.dtype)
     other_tops = cuda.shared.array(THREADS, other_ref.dtype)
     last_tops = cuda.shared.array(THREADS, other_cand.dtype)
     places = cuda.shared.array(THREADS, np.int32)
-    begin(own, thread)
+    own = begin(thread)
     teams = THREADS // team
     mine = best[cuda.blockIdx.x * teams + thread // team]
     ours, theirs, others, lasts = mine[0], mine[1], mine[2], mine[3]

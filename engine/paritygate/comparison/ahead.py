@@ -38,7 +38,8 @@ def second_process(comparers: Iterable[object], cores: int) -> Second:
         comparers: of a run, of any kind.
         cores: that this process may use.
     """
-    known = [c for c in comparers if isinstance(c, ElementComparer) and 0 < c.width <= _WIDEST]
+    of_cpu = [c for c in comparers if isinstance(c, ElementComparer) and not c.takes_device]
+    known = [comparer for comparer in of_cpu if 0 < comparer.width <= _WIDEST]
     first = [kernel for comparer in known for kernel in _needed(comparer)]
     by_dtypes = {comparer.dtypes: comparer for comparer in known}.values()
     calls = [partial(call, each) for call in (look_for_worst, judge_each) for each in by_dtypes]

@@ -222,9 +222,9 @@ class DeviceDecisions(DecisionComparer):
         )
         total = batches.samples * each
         tally = tally_of(counted, self._counting, rows, total, is_labelled=is_labelled)
-        if isinstance(self._ranked, BandJudge) and isinstance(kind, kinds.Bands):
+        if isinstance(self._ranked, BandJudge) and counted.of_kind is not None:
             main, _, tie_up = self._ranked.edges
-            tally = replace(tally, edges=edge_sides(tally, main, tie_up, *kind.read()))
+            tally = replace(tally, edges=edge_sides(tally, main, tie_up, *counted.of_kind))
         return replace(tally, samples=batches.samples, flips=flipped.rows.size), flipped
 
 
@@ -290,12 +290,17 @@ class Deciding:
         if sides is not None:
             self._counter.add(sides, ordinals, truth)
 
+    def clear(self) -> None:
+        """Decide anew, in the same memory; nothing is waited for."""
+        self._batches, self._is_labelled = Batches(), False
+        self._counter.clear()
+
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
         rooms = [array for room in self._rooms for array in room.values()]
-        own = [array for array in vars(self._kind).values() if hasattr(array, "copy_to_host")]
-        return self._counter.bytes_held + sum(int(array.nbytes) for array in (*rooms, *own))
+        own = sum(int(array.nbytes) for array in rooms)
+        return self._counter.bytes_held + self._kind.bytes_held + own
 
     def finish(self) -> tuple[DecisionTally, Flipped]:
         """The tally of all batches, and the samples that flipped, numbered as they were added."""

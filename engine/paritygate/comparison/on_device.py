@@ -64,8 +64,8 @@ class DeviceComparer(ElementComparer):
 
     def begin(self) -> Comparison:
         """A comparison of batches, whose tally stays on the device until it is asked for."""
-        sides = Sides(self._sides, self.wide, self._rule.beyond)
-        return Comparison(self, sides, self._make_tally())
+        tally = self._make_tally()
+        return Comparison(self, Sides(self._sides, self.wide, self._rule.beyond, tally.ends), tally)
 
     def _make_tally(self) -> DeviceTally:
         is_full = self.stats == "full"
@@ -192,6 +192,10 @@ class Comparison:
         """Memory of the device that this takes, beside the batches."""
         return self._tally.bytes_held + self._sides.bytes_held
 
+    def clear(self) -> None:
+        """Compare anew, in the same memory; nothing is waited for."""
+        self._tally.clear()
+
     def finish(self) -> tuple[OutputTally, SampleDetail]:
         """The tally of all batches, and the result of each sample, numbered as they were added.
 
@@ -212,8 +216,8 @@ class Comparison:
     def _tally_of(self, counted: Counted) -> OutputTally:
         comparer = self._comparer
         tally = tally_of(counted, is_integer=comparer.integer, is_ranked=comparer.is_ranked)
-        at_limits, beyond = self._sides.counts()
-        return replace(tally, at_limits=tuple(at_limits), ref_beyond_cand_range=beyond)
+        *at_limits, below, above = counted.ends.tolist()
+        return replace(tally, at_limits=tuple(at_limits), ref_beyond_cand_range=below + above)
 
 
 def on_device(array: Any) -> Any:

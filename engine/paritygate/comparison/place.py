@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -56,6 +56,7 @@ class Place:
     _held: int = 0
     _pinned: int = 0
     _lanes: Lanes | None = None
+    _closing: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, stage: str, output: str, on: On, samples: int) -> None:
@@ -105,8 +106,15 @@ class Place:
                 self._lanes = Lanes(self.hold, self.note)
             return self._lanes
 
+    def at_close(self, give_back: Callable[[], None]) -> None:
+        """What holds memory there gives it back when the run ends."""
+        with self._lock:
+            self._closing.append(give_back)
+
     def close(self) -> None:
-        """Give back what was kept to send arrays with."""
+        """Give back what was kept to send arrays and to count with."""
+        for give_back in self._closing:
+            give_back()
         if self._lanes is not None:
             self._lanes.close()
 

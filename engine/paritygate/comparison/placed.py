@@ -16,6 +16,7 @@ from paritygate.comparison.adds_up import (
 )
 from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
+from paritygate.comparison.device_pool import Pool
 from paritygate.comparison.elements import ElementComparer, Ints
 from paritygate.comparison.on_device import DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
@@ -66,6 +67,7 @@ class PlacedComparer(ElementComparer):
         self.takes_device = self.width > 0
         if self.width:
             self._device = DeviceComparer(tolerance, ref_dtype, cand_dtype, sample_shape, stats)
+            self._pool = Pool(place, self._device.begin)
             self._try_out(self._device, (ref_dtype, cand_dtype))
 
     def compare(
@@ -86,7 +88,7 @@ class PlacedComparer(ElementComparer):
         """
         found = None
         if is_lazy and self._device is not None and len(ordinals):
-            found = self._on_device(self._device, ref, cand, ordinals)
+            found = self._on_device(ref, cand, ordinals)
         self._place.count(*self._names, "cpu" if found is None else "cuda", len(ordinals))
         if found is None:
             ref, cand = on_host(ref), on_host(cand)
@@ -123,17 +125,18 @@ class PlacedComparer(ElementComparer):
             self._place.give_up("had no room for a first small batch")
 
     def _on_device(
-        self, device: DeviceComparer, ref: Any, cand: Any, ordinals: Ints
+        self, ref: Any, cand: Any, ordinals: Ints
     ) -> tuple[OutputTally, SampleDetail] | None:
         """What the GPU counts; None where its memory is too small."""
         while not self._place.is_given_up:
             both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
             tried = self._place.bytes_at_once(is_sent=not both)
             try:
-                found = self._in_pieces(device, ref, cand, consecutive(ordinals), tried)
+                found = self._in_pieces(ref, cand, consecutive(ordinals), tried)
             except Exception as e:
                 if not is_out_of_memory(e):
                     raise self._failed(e) from e
+                self._pool.drop()
                 if tried < 2 * self._sample_bytes:  # one sample was sent at once
                     self._give_up()
                     return None
@@ -156,20 +159,13 @@ class PlacedComparer(ElementComparer):
         )
 
     def _in_pieces(
-        self,
-        device: DeviceComparer,
-        ref: Any,
-        cand: Any,
-        ordinals: Ints | range,
-        piece_bytes: int,
+        self, ref: Any, cand: Any, ordinals: Ints | range, piece_bytes: int
     ) -> tuple[OutputTally, SampleDetail]:
         step = max(1, piece_bytes // self._sample_bytes)
-        with self._place.lane() as lane:
-            comparison = device.begin()
+        with self._place.lane() as lane, self._pool.lent() as comparison:
             for rows, ours, theirs in sent(lane, pieces(ref, cand, step), self.dtypes):
                 comparison.add(ours, theirs, ordinals[rows])
-            with self._place.holding(comparison.bytes_held):
-                found = comparison.finish()
+            found = comparison.finish()
             lane.check()
         return found
 

@@ -13,6 +13,7 @@ from paritygate.comparison.decide.device_counts import Flipped
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_add_up import what_is_told_wrong, what_is_wrong
 from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.comparison.device_pool import Pool
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
 from paritygate.core.errors import DeviceError, ParityError
@@ -55,6 +56,7 @@ class PlacedDecisions:
     ) -> None:
         self._place, self._names = place, (stage, rule.name)
         self._device = DeviceDecisions(rule, tolerance, *dtypes, shape, stats)
+        self._pool = Pool(place, self._device.begin)
         self._step_bytes = max(1, int(np.prod(shape)) * np.dtype(np.float64).itemsize)
         try:
             self._try_out(rule, tolerance, dtypes, shape, stats)
@@ -79,15 +81,15 @@ class PlacedDecisions:
         numbers = consecutive(ordinals)
         step = max(1, self._place.piece_bytes // self._step_bytes)
         try:
-            deciding = self._device.begin()
-            for rows, ours, theirs in pieces(ref, cand, step):
-                part = None if truth is None else truth[rows]
-                deciding.add(ours, theirs, numbers[rows], part)
-            with self._place.holding(deciding.bytes_held):
+            with self._pool.lent() as deciding:
+                for rows, ours, theirs in pieces(ref, cand, step):
+                    part = None if truth is None else truth[rows]
+                    deciding.add(ours, theirs, numbers[rows], part)
                 tally, flipped = deciding.finish()
         except Exception as e:  # whatever a driver raises
             if not is_out_of_memory(e):
                 raise self._failed(e) from e
+            self._pool.drop()
             self._place.note("the GPU had no room for decisions of a block, made on the CPU")
             return None
         problem = what_is_wrong(tally, flipped.rows, numbers)

@@ -8,15 +8,18 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.errors import DeviceError
 from paritygate.gpu import decide
 from paritygate.gpu.device import THREADS, cuda
 from paritygate.gpu.kinds import AnyKind, Launch, Sides
+from paritygate.gpu.slab import Slab
 from paritygate.gpu.tally import most_blocks
 from paritygate.kernels.scalar import BINS
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
+_LEAST = 1 << 12  # rows that flipped, for which there is room
 _ROOM = 1 << 26  # bytes for rows that flipped, before they are read
 
 
@@ -33,6 +36,7 @@ class Counted(NamedTuple):
         rows: `(n,)` rows that flipped, ascending.
         margins: `(n,)` theirs.
         pairs: `(n, 2, places)` codes of both sides.
+        of_kind: what the kind has found by itself.
     """
 
     samples: int
@@ -44,6 +48,7 @@ class Counted(NamedTuple):
     rows: Ints
     margins: Doubles
     pairs: Ints
+    of_kind: tuple[Ints, Doubles] | None
 
 
 class DecisionsTally:
@@ -66,16 +71,32 @@ class DecisionsTally:
         self._kind, self._each = kind, each
         self._same = decide.Batch(0, each, -1, 0, int(match), int(is_full), 0, atol, rtol)
         self._most_blocks = most_blocks()
+        self._slab = Slab(
+            {
+                "counts": np.zeros(decide.COUNTS, np.int64),
+                "codes": np.zeros(kind.codes + 1, np.int64),
+                "bins": np.zeros(BINS if is_full else 1, np.int64),
+                "least": np.full(1, math.inf),
+                "place": np.full(2, -1, np.int64),
+                "none": np.zeros(1, np.int64),
+                **kind.begin(),
+            }
+        )
+        slab = self._slab
+        self._counts, self._codes, self._bins = slab["counts"], slab["codes"], slab["bins"]
+        self._least, self._place, self._nothing = slab["least"], slab["place"], slab["none"]
+        kind.bind(slab)
         self._samples = self._listed = self._room = 0
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
-        self._counts = _filled(0, decide.COUNTS, np.int64)
-        self._codes = _filled(0, kind.codes + 1, np.int64)
-        self._bins = _filled(0, BINS if is_full else 1, np.int64)
-        self._least, self._place = _filled(math.inf, 1, np.float64), _filled(-1, 2, np.int64)
-        self._nothing = _filled(0, 1, np.int64)
         self._tops: Any = None
         self._at: Any = None
         self._flips: tuple[Any, ...] = ()
+
+    def clear(self) -> None:
+        """Count anew, in the same memory; nothing is waited for."""
+        self._samples = self._listed = 0
+        self._parts = []
+        self._slab.clear()
 
     def add(self, sides: Sides, ordinals: Ints | range, truth: Ints | None) -> None:
         """Decide a batch; it is done when the device comes to it.
@@ -111,20 +132,25 @@ class DecisionsTally:
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
-        own = (self._counts, self._codes, self._bins, self._tops, self._at, *self._flips)
-        return sum(int(array.nbytes) for array in own if array is not None)
+        own = (self._tops, self._at, *self._flips)
+        return self._slab.nbytes + sum(int(array.nbytes) for array in own if array is not None)
 
     def read(self) -> Counted:
-        """What was found so far, once the device is done."""
-        self._take_flips()
+        """What was found so far, once the device is done; copied at once, but what flipped.
+
+        Raises:
+            DeviceError: what came back wasn't found here, or can't have been.
+        """
+        found = self._slab.read()
+        self._take_flips(int(found["counts"][decide.FLIPS]))
         rows, margins, pairs = (np.concatenate(part) for part in zip(*self._parts, strict=True))
         order = np.argsort(rows)
-        ordinal, position = self._place.copy_to_host().tolist()
+        ordinal, position = found["place"].tolist()
         return Counted(
-            self._samples, self._counts.copy_to_host(), self._codes.copy_to_host(),
-            self._bins.copy_to_host(), float(self._least.copy_to_host()[0]), (ordinal, position),
-            rows[order], margins[order],
+            self._samples, found["counts"], found["codes"], found["bins"],
+            float(found["least"][0]), (ordinal, position), rows[order], margins[order],
             pairs[order].reshape(-1, 2, self._kind.places).astype(np.int64),
+            self._kind.read(found),
         )  # fmt: skip
 
     def _numbers(self, ordinals: Ints | range) -> tuple[int, Any]:
@@ -145,9 +171,9 @@ class DecisionsTally:
             self._listed = self._flipped()
         if self._listed + rows <= self._room:
             return
-        self._take_flips()
+        self._take_flips(self._flipped())
         if self._room < most:
-            self._room = min(max(rows, 4 * self._room), most)
+            self._room = min(max(rows, 4 * self._room, _LEAST), most)
             self._flips = (
                 cuda.device_array(self._room, np.int64),
                 cuda.device_array(self._room, np.float64),
@@ -158,9 +184,10 @@ class DecisionsTally:
         """Rows that are listed on the device, once it is done."""
         return int(self._counts[decide.FLIPS :].copy_to_host()[0]) if self._listed else 0
 
-    def _take_flips(self) -> None:
-        """Read the rows that flipped, for which the device then has room again."""
-        found = self._flipped()
+    def _take_flips(self, found: int) -> None:
+        """Read so many rows that flipped, for which the device then has room again."""
+        if not 0 <= found <= self._listed:
+            raise DeviceError(f"it counted {found:,} flips of {self._listed:,} decisions")
         if found:
             self._parts.append(tuple(array[:found].copy_to_host() for array in self._flips))
             self._counts[decide.FLIPS :].copy_to_device(np.zeros(1, np.int64))
@@ -168,7 +195,3 @@ class DecisionsTally:
             none = np.empty((0, 2 * self._kind.places), np.int32)
             self._parts.append((np.empty(0, np.int64), np.empty(0), none))
         self._listed = 0
-
-
-def _filled(value: float, shape: Any, dtype: Any) -> Any:
-    return cuda.to_device(np.full(shape, value, dtype))

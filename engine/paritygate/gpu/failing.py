@@ -30,6 +30,9 @@ from paritygate.gpu.rules import (
 )
 from paritygate.gpu.scan import FAILING
 
+# Of a failing sample: its number, rules, failing elements, worst element, bits of excess and error.
+ROW, RULES, ELEMENTS, WORST, EXCESS_BITS, ERROR_BITS, WORDS = 0, 1, 2, 3, 4, 5, 6
+
 # Rows of what the threads of a team have found of their elements.
 _OUTLYING, _FAILING, _BITS, _BROKEN, _AT, _TIE, _FOUND = 0, 1, 2, 3, 4, 5, 6
 _EXCESS, _ERROR, _RANKED = 0, 1, 2
@@ -149,11 +152,7 @@ def _keeper(judge: Any) -> Any:
         dirty: Any,
         before: int,
         counts: Any,
-        rows: Any,
-        rules: Any,
-        elements: Any,
-        worst_at: Any,
-        worst: Any,
+        kept: Any,
     ) -> None:
         """Keep the samples of dirty tiles that have failing elements, in any order.
 
@@ -166,11 +165,8 @@ def _keeper(judge: Any) -> Any:
             dirty: `(tiles,)` as `scan` set it.
             before: number of the first sample.
             counts: as of `scan`; how many are kept so far, added to.
-            rows: set to their numbers.
-            rules: uint8, set to their rules.
-            elements: uint32, set to their failing elements.
-            worst_at: set to their worst elements, as of `kernels.elements`.
-            worst: `(2, n)` set to excess and error there.
+            kept: `(n, WORDS)` int64, set to what is told of them; the worst element as of
+                `kernels.elements`.
         """
         thread = cuda.threadIdx.x
         found = cuda.shared.array((_FOUND, THREADS), np.int64)
@@ -213,14 +209,16 @@ def _keeper(judge: Any) -> Any:
                 bits = found[_BITS, thread]
                 if found[_OUTLYING, thread] > rule.outliers:
                     bits |= rule.bits[0]
-                rows[slot], rules[slot] = before + sample, bits
-                elements[slot] = found[_FAILING, thread]
+                at, ratio, error = (
+                    found[_AT, thread],
+                    ranked[_EXCESS, thread],
+                    ranked[_ERROR, thread],
+                )
                 if found[_BROKEN, thread] < width:
-                    worst_at[slot] = found[_BROKEN, thread]
-                    worst[0, slot] = worst[1, slot] = math.inf
-                else:
-                    worst_at[slot] = found[_AT, thread]
-                    worst[0, slot], worst[1, slot] = ranked[_EXCESS, thread], ranked[_ERROR, thread]
+                    at, ratio, error = found[_BROKEN, thread], math.inf, math.inf
+                kept[slot, ROW], kept[slot, RULES] = before + sample, bits
+                kept[slot, ELEMENTS], kept[slot, WORST] = found[_FAILING, thread], at
+                kept[slot, EXCESS_BITS], kept[slot, ERROR_BITS] = bits_of(ratio), bits_of(error)
 
     return keep_failing
 

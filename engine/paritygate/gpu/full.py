@@ -12,6 +12,7 @@ from paritygate.gpu.device import THREADS, cuda
 from paritygate.gpu.fold import fold_full
 from paritygate.gpu.rules import BINS
 from paritygate.gpu.scan import Batch
+from paritygate.gpu.slab import Arrays, Slab
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
@@ -53,15 +54,32 @@ class FullTally:
 
     def __init__(self, steps: measures.Steps, *, is_ranked: bool) -> None:
         self._steps, self._is_ranked = steps, is_ranked
-        self._bins = cuda.to_device(np.zeros(BINS, np.int64))
-        self._extra = cuda.to_device(np.zeros(measures.EXTRA, np.int64))
-        self._furthest = cuda.to_device(np.zeros(2, np.uint64))
-        self._places = cuda.to_device(np.full((2, 2), -1, np.int64))
-        self._values = cuda.to_device(np.zeros((2, 2)))
-        self._noisiest = cuda.to_device(np.zeros(6))
-        self._samples = cuda.to_device(np.full(2, -1, np.int64))
         self._blocks = 0
         self._room: tuple[Any, ...] = ()
+
+    def begin(self) -> dict[str, npt.NDArray[Any]]:
+        """What arrays of a slab begin with, in which batches are measured."""
+        return {
+            "bins": np.zeros(BINS, np.int64),
+            "extra": np.zeros(measures.EXTRA, np.int64),
+            "furthest": np.zeros(2, np.uint64),
+            "furthest_places": np.full((2, 2), -1, np.int64),
+            "furthest_values": np.zeros((2, 2)),
+            "noisiest": np.zeros(6),
+            "noisiest_samples": np.full(2, -1, np.int64),
+        }
+
+    def bind(self, slab: Slab) -> None:
+        """Measure in these arrays of the device."""
+        self._bins, self._extra = slab["bins"], slab["extra"]
+        self._furthest, self._places = slab["furthest"], slab["furthest_places"]
+        self._values = slab["furthest_values"]
+        self._noisiest, self._samples = slab["noisiest"], slab["noisiest_samples"]
+
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes, beside the slab."""
+        return sum(int(array.nbytes) for array in self._room)
 
     def add(
         self, ref: Any, cand: Any, ordinals: Any, batch: Batch, blocks: int, chunks: Any
@@ -90,17 +108,18 @@ class FullTally:
             self._furthest, self._places, self._values, self._noisiest, self._samples,
         )  # fmt: skip
 
-    def read(self) -> Measured:
-        """What was measured so far, once the device is done."""
-        extra = self._extra.copy_to_host()
+    @staticmethod
+    def measured(found: Arrays) -> Measured:
+        """What was measured, of the arrays of a slab that were read."""
+        extra = found["extra"]
         return Measured(
-            self._bins.copy_to_host(),
+            found["bins"],
             extra[measures.LOST : measures.NO_SQNR],
             int(extra[measures.ULP_UNDEFINED]),
             extra[measures.NO_SQNR :],
-            self._furthest.copy_to_host(),
-            self._places.copy_to_host(),
-            self._values.copy_to_host(),
-            self._noisiest.copy_to_host().reshape(2, 3),
-            self._samples.copy_to_host(),
+            found["furthest"],
+            found["furthest_places"],
+            found["furthest_values"],
+            found["noisiest"].reshape(2, 3),
+            found["noisiest_samples"],
         )

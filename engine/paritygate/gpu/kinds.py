@@ -11,6 +11,7 @@ from paritygate.core.errors import DeviceError
 from paritygate.gpu import argmax, bands, topk
 from paritygate.gpu.decide import Batch, Found
 from paritygate.gpu.device import SIMULATED, THREADS, cuda
+from paritygate.gpu.slab import Arrays, Slab
 
 Doubles = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -56,15 +57,25 @@ class Bands:
     """
 
     places, team = 1, 1
+    bytes_held = 0  # beside a slab
 
     def __init__(self, edges: Doubles, tie_up: Flags) -> None:
         count = edges.shape[1]
         self.codes = count + 1
         self._given = np.ascontiguousarray(edges), tie_up.astype(np.uint8)
-        self._edges, self._tie_up = map(cuda.to_device, self._given)
-        ends = np.empty((2, count + 1), np.int64)
+
+    def begin(self) -> dict[str, npt.NDArray[Any]]:
+        """What arrays of a slab begin with."""
+        edges, tie_up = self._given
+        ends = np.empty((2, self.codes), np.int64)
         ends[0], ends[1] = bands.HIGHEST, bands.LOWEST
-        self._on, self._ends = cuda.to_device(np.zeros(count, np.int64)), cuda.to_device(ends)
+        on = np.zeros(self.codes - 1, np.int64)
+        return {"edges": edges, "tie_up": tie_up, "on": on, "ends": ends}
+
+    def bind(self, slab: Slab) -> None:
+        """Decide by these arrays of the device."""
+        self._edges, self._tie_up = slab["edges"], slab["tie_up"]
+        self._on, self._ends = slab["on"], slab["ends"]
 
     def launch(self, blocks: int, sides: Sides, given: Launch) -> int:
         """Decide a batch by at most so many blocks; how many they were."""
@@ -74,7 +85,7 @@ class Bands:
         )  # fmt: skip
         return blocks
 
-    def read(self) -> tuple[Ints, Doubles]:
+    def read(self, found: Arrays) -> tuple[Ints, Doubles]:
         """Reference scores that equal each edge; and the lowest and highest of each band.
 
         Of `(2, bands)` scores, which are on no edge, NaN stands where a band has none.
@@ -83,18 +94,38 @@ class Bands:
             DeviceError: the device had other edges than it was given.
         """
         edges, tie_up = self._given
-        is_same = np.array_equal(self._edges.copy_to_host(), edges)
-        if not is_same or not np.array_equal(self._tie_up.copy_to_host(), tie_up):
+        is_same = np.array_equal(found["edges"], edges)
+        if not is_same or not np.array_equal(found["tie_up"], tie_up):
             raise DeviceError("it decided by other edges than it was given")
-        keys = self._ends.copy_to_host()
+        keys = found["ends"]
         is_none = keys[0] > keys[1]
         bits = np.where(keys >= 0, keys, keys ^ bands.HIGHEST)
         scores = bits.view(np.float64)
         scores[:, is_none] = np.nan
-        return self._on.copy_to_host(), scores
+        return found["on"], scores
 
 
-class Argmax:
+class _Ranks:
+    """What has no arrays of its own in a slab."""
+
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes."""
+        own = (array for array in vars(self).values() if hasattr(array, "copy_to_host"))
+        return sum(int(array.nbytes) for array in own)
+
+    def begin(self) -> dict[str, npt.NDArray[Any]]:
+        """None."""
+        return {}
+
+    def bind(self, slab: Slab) -> None:
+        """Nothing."""
+
+    def read(self, found: Arrays) -> None:
+        """Nothing."""
+
+
+class Argmax(_Ranks):
     """Largest classes of rows.
 
     Args:
@@ -120,7 +151,7 @@ class Argmax:
         return blocks
 
 
-class Topk:
+class Topk(_Ranks):
     """First k classes of rows; arguments as of `Argmax`, and whether their order counts."""
 
     def __init__(self, width: int, stride: int, renamed: Ints, k: int, *, is_ranked: bool) -> None:

@@ -13,7 +13,7 @@ from paritygate.gpu.device import SIMULATED, THREADS, cuda
 
 PIECE = 1 << 24  # elements that are widened at once
 _BLOCKS = 2 if SIMULATED else 1024
-_ENDS = 6
+ENDS = 6  # both ends of the reference and of the candidate, and those of `beyond`
 
 
 class Side(NamedTuple):
@@ -39,11 +39,13 @@ class Sides:
         sides: of the reference and of the candidate.
         wide: the dtype that both are compared in.
         beyond: smallest |ref| that is counted, inf for none.
+        counts: `(ENDS,)` int64 of the device, added to.
     """
 
-    def __init__(self, sides: tuple[Side, Side], wide: np.dtype[Any], beyond: float) -> None:
-        self._sides, self._wide, self._beyond = sides, wide, beyond
-        self._counts = cuda.to_device(np.zeros(_ENDS, np.int64))
+    def __init__(
+        self, sides: tuple[Side, Side], wide: np.dtype[Any], beyond: float, counts: Any
+    ) -> None:
+        self._sides, self._wide, self._beyond, self._counts = sides, wide, beyond, counts
         self._room: list[Any] = [None, None]
 
     @property
@@ -74,11 +76,6 @@ class Sides:
             left, right = self._widened(0, ref[part]), self._widened(1, cand[part])
             self._count(left, right)
             yield left, right, first, last
-
-    def counts(self) -> tuple[list[int], int]:
-        """Values at both ends of the reference and of the candidate; references beyond `beyond`."""
-        found = self._counts.copy_to_host().tolist()
-        return found[:4], sum(found[4:])
 
     def _widened(self, number: int, values: Any) -> Any:
         side = self._sides[number]

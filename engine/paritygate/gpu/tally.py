@@ -8,9 +8,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from paritygate.core.errors import DeviceError
 from paritygate.gpu import failing, fold, scan, sums
 from paritygate.gpu.device import SIMULATED, THREADS, TILE, cuda
 from paritygate.gpu.full import FullTally, Measured
+from paritygate.gpu.sides import ENDS
+from paritygate.gpu.slab import Arrays, Slab
 from paritygate.kernels.elements import Rule
 
 Number = int | float
@@ -18,7 +21,8 @@ Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 MOST = 1 << 29  # elements of a batch, for which no chunk of a sum overflows
-_ROOM = 1 << 20  # failing samples that are kept on the device before they are read
+_ROOM = 1 << 16  # failing samples that are kept on the device at least before they are read
+_RULES = 1 << 8  # all that bits of a byte can say
 _BLOCKS_EACH = 4  # blocks a multiprocessor
 _SIMULATED_BLOCKS = 2
 
@@ -35,6 +39,7 @@ class Counted(NamedTuple):
         best: largest error, worst excess and the error there.
         places: `(2, 2)` ordinal and index of both, -1 where there is none.
         values: `(2, 2)` of the reference and the candidate there.
+        ends: `(ENDS,)` values at the ends of dtypes, as of `sides`.
         rows: `(n,)` samples with failing elements, ascending.
         rules: `(n,)` uint8 bits of the rules that each breaks.
         elements: `(n,)` uint32 failing elements of each.
@@ -52,6 +57,7 @@ class Counted(NamedTuple):
     best: tuple[Number, Number, Number]
     places: Ints
     values: npt.NDArray[Any]
+    ends: Ints
     rows: Ints
     rules: npt.NDArray[np.uint8]
     elements: npt.NDArray[np.uint32]
@@ -84,20 +90,46 @@ class DeviceTally:
         while self._team < min(THREADS, width):
             self._team *= 2
         self._most_blocks = most_blocks()
-        self._samples = self._summed = self._kept = self._room = 0
-        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
-        self._counts = _filled(0, scan.COUNTS, np.int64)
         self._full = full
-        rows = sums.ROWS if full else sums.ROWS - sums.PRODUCTS
-        self._chunks = _filled(0, (rows, sums.CHUNKS), np.int64)
-        self._best = _filled(0, 3, self._kept_as)
-        self._places = _filled(-1, (2, 2), np.int64)
-        self._values = _filled(0, (2, 2), np.float64)
-        self._in_order = _filled(0, 1, np.int64)
+        self._slab = Slab(self._begin())
+        self._bind(self._slab)
+        self._samples = self._summed = self._kept = self._room = 0
+        self._parts: list[Ints] = []
         self._dirty: Any = None
         self._tops: Any = None
         self._at: Any = None
-        self._failing: tuple[Any, ...] = ()
+        self._failing: Any = None
+
+    def _begin(self) -> dict[str, npt.NDArray[Any]]:
+        """What the arrays begin with in which is counted."""
+        full = {} if self._full is None else self._full.begin()
+        return self._counting(np.dtype(np.float64), is_full=self._full is not None) | full
+
+    def _counting(self, dtype: np.dtype[Any], *, is_full: bool) -> dict[str, npt.NDArray[Any]]:
+        return {
+            "counts": np.zeros(scan.COUNTS, np.int64),
+            "chunks": np.zeros(
+                (sums.ROWS - (0 if is_full else sums.PRODUCTS), sums.CHUNKS), np.int64
+            ),
+            "best": np.zeros(3, self._kept_as),
+            "places": np.full((2, 2), -1, np.int64),
+            "values": np.zeros((2, 2), dtype),
+            "ends": np.zeros(ENDS, np.int64),
+            "none": np.zeros(1, np.int64),
+        }
+
+    def _bind(self, slab: Slab) -> None:
+        self._counts, self._chunks, self._best = slab["counts"], slab["chunks"], slab["best"]
+        self._places, self._values, self._in_order = slab["places"], slab["values"], slab["none"]
+        self.ends = slab["ends"]
+        if self._full is not None:
+            self._full.bind(slab)
+
+    def clear(self) -> None:
+        """Count anew, in the same memory; nothing is waited for."""
+        self._samples = self._summed = self._kept = 0
+        self._parts = []
+        self._slab.clear()
 
     def add(self, ref: Any, cand: Any, ordinals: Ints | range) -> None:
         """Count a batch; it is done when the device comes to it.
@@ -120,7 +152,7 @@ class DeviceTally:
         )  # fmt: skip
         cast(Any, self._keeper())[blocks, THREADS](
             ref, cand, self._width, rule, self._team, dirty, self._samples,
-            self._counts, *self._failing,
+            self._counts, self._failing,
         )  # fmt: skip
         self._samples += samples
         self._kept += samples
@@ -145,34 +177,41 @@ class DeviceTally:
     @property
     def bytes_held(self) -> int:
         """Memory of the device that this takes, beside the batches."""
-        held = [*vars(self).values(), *(vars(self._full).values() if self._full else ())]
-        arrays = [
-            one for value in held for one in (value if isinstance(value, tuple) else (value,))
-        ]
-        return sum(int(one.nbytes) for one in arrays if hasattr(one, "copy_to_host"))
+        own = (self._dirty, self._tops, self._at, self._failing)
+        held = self._slab.nbytes + (0 if self._full is None else self._full.bytes_held)
+        return held + sum(int(array.nbytes) for array in own if array is not None)
 
     def read(self) -> Counted:
-        """What was counted so far, once the device is done."""
-        self._take_failing()
-        counts = self._counts.copy_to_host()
-        parts = [np.concatenate(of, axis=-1) for of in zip(*self._parts, strict=True)]
-        rows, rules, elements, worst_at, worst = parts
-        order = np.argsort(rows)
+        """What was counted so far, once the device is done; copied at once, but what fails.
+
+        Raises:
+            DeviceError: what came back wasn't counted here, or can't have been.
+        """
+        found = self._slab.read()
+        counts = found["counts"]
+        self._take_failing(int(counts[scan.FAILING]))
+        listed = np.ascontiguousarray(np.concatenate(self._parts).T)
+        rules, elements = listed[failing.RULES], listed[failing.ELEMENTS]
+        if np.any((rules < 0) | (rules >= _RULES) | (elements < 0) | (elements > MOST)):
+            raise DeviceError("it lists rules or numbers of failing elements that there aren't")
+        order = np.argsort(listed[failing.ROW])
+        ratios, errors = (
+            listed[row].view(np.float64) for row in (failing.EXCESS_BITS, failing.ERROR_BITS)
+        )
         return Counted(
             self._samples, counts[: scan.CLASSES], int(counts[scan.LOST]),
-            int(counts[scan.OVER]), self._chunks.copy_to_host(), self._found_best(),
-            self._places.copy_to_host(),
-            self._values.copy_to_host(), rows[order], rules[order], elements[order],
-            worst_at[order], worst[0, order], worst[1, order],
-            self._measured(),
+            int(counts[scan.OVER]), found["chunks"], self._best_of(found["best"]), found["places"],
+            found["values"], found["ends"], listed[failing.ROW][order],
+            rules[order].astype(np.uint8), elements[order].astype(np.uint32),
+            listed[failing.WORST][order], ratios[order], errors[order], self._measured(found),
         )  # fmt: skip
 
-    def _found_best(self) -> tuple[Number, Number, Number]:
-        error, excess, excess_error = self._best.copy_to_host().tolist()
+    def _best_of(self, best: npt.NDArray[Any]) -> tuple[Number, Number, Number]:
+        error, excess, excess_error = best.tolist()
         return error, excess, excess_error
 
-    def _measured(self) -> Measured | None:
-        return None if self._full is None else self._full.read()
+    def _measured(self, found: Arrays) -> Measured | None:
+        return None if self._full is None else self._full.measured(found)
 
     def _numbers(self, ordinals: Ints | range) -> tuple[scan.Batch, Any]:
         """What kernels are told of a batch, and its ordinals where they are read."""
@@ -191,35 +230,23 @@ class DeviceTally:
             self._dirty = cuda.device_array(tiles, np.uint8)
         if self._tops is None or self._tops.shape[1] < blocks:
             self._tops = cuda.device_array((3, blocks), self._kept_as)
-            self._at = cuda.device_array((2, blocks), np.int64)
-        if self._kept + samples > self._room:
-            self._take_failing()
+            self._at = cuda.to_device(np.full((2, blocks), -1, np.int64))
+        if self._kept and self._kept + samples > self._room:
+            counted = self._counts[scan.FAILING : scan.FAILING + 1].copy_to_host()
+            self._take_failing(int(counted[0]))
         if samples > self._room:
             self._room = max(samples, _ROOM)
-            self._failing = (
-                cuda.device_array(self._room, np.int64),
-                cuda.device_array(self._room, np.uint8),
-                cuda.device_array(self._room, np.uint32),
-                cuda.device_array(self._room, np.int64),
-                cuda.device_array((2, self._room), np.float64),
-            )
+            self._failing = cuda.device_array((self._room, failing.WORDS), np.int64)
 
-    def _take_failing(self) -> None:
-        """Read the failing samples that are kept on the device, which then has room again."""
-        counts = self._counts.copy_to_host() if self._kept else np.zeros(scan.COUNTS, np.int64)
-        found = int(counts[scan.FAILING])
+    def _take_failing(self, found: int) -> None:
+        """Read so many failing samples from the device, which then has room again."""
+        if not 0 <= found <= self._kept:
+            raise DeviceError(f"it counted {found:,} failing samples of {self._kept:,}")
         if found:
-            *flat, worst = self._failing
-            part = [array[:found].copy_to_host() for array in flat]
-            both = [worst[row, :found].copy_to_host() for row in range(2)]
-            self._parts.append((*part, np.stack(both)))
-            counts[scan.FAILING] = 0
-            self._counts.copy_to_device(counts)
+            self._parts.append(self._failing[:found].copy_to_host())
+            self._counts[scan.FAILING : scan.FAILING + 1].copy_to_device(np.zeros(1, np.int64))
         if not self._parts:
-            none = np.empty(0, np.int64)
-            self._parts.append(
-                (none, none.astype(np.uint8), none.astype(np.uint32), none, np.empty((2, 0)))
-            )
+            self._parts.append(np.empty((0, failing.WORDS), np.int64))
         self._kept = 0
 
 
@@ -228,7 +255,3 @@ def most_blocks() -> int:
     if SIMULATED:
         return _SIMULATED_BLOCKS
     return _BLOCKS_EACH * int(cuda.get_current_device().MULTIPROCESSOR_COUNT)
-
-
-def _filled(value: int, shape: Any, dtype: Any) -> Any:
-    return cuda.to_device(np.full(shape, value, dtype))

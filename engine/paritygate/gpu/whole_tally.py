@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from paritygate.gpu import failing, measures, sums
-from paritygate.gpu.device import THREADS, cuda
+from paritygate.gpu import failing, measures
+from paritygate.gpu.device import THREADS
 from paritygate.gpu.full import Measured
 from paritygate.gpu.rules import BINS
 from paritygate.gpu.scan import Batch
+from paritygate.gpu.slab import Arrays, Slab
 from paritygate.gpu.tally import DeviceTally, Number
 from paritygate.gpu.whole import scan_whole
 from paritygate.kernels.elements import Rule
@@ -32,11 +34,16 @@ class WholeTally(DeviceTally):
     _kept_as = np.int64
 
     def __init__(self, width: int, rule: Rule, dtype: np.dtype[Any], *, is_full: bool) -> None:
+        self._dtype, self._is_full = dtype, is_full
         super().__init__(width, rule, _LARGEST)
-        rows = sums.ROWS if is_full else sums.ROWS - sums.PRODUCTS
-        self._chunks = cuda.to_device(np.zeros((rows, sums.CHUNKS), np.int64))
-        self._values = cuda.to_device(np.zeros((2, 2), dtype))
-        self._bins = cuda.to_device(np.zeros(BINS if is_full else 1, np.int64))
+
+    def _begin(self) -> dict[str, npt.NDArray[Any]]:
+        bins = np.zeros(BINS if self._is_full else 1, np.int64)
+        return self._counting(self._dtype, is_full=self._is_full) | {"bins": bins}
+
+    def _bind(self, slab: Slab) -> None:
+        super()._bind(slab)
+        self._bins = slab["bins"]
 
     def _scan(
         self, ref: Any, cand: Any, numbers: Any, batch: Batch, blocks: int, dirty: Any
@@ -49,16 +56,15 @@ class WholeTally(DeviceTally):
     def _keeper(self) -> Any:
         return failing.keep_failing_whole
 
-    def _found_best(self) -> tuple[Number, Number, Number]:
-        best = self._best.copy_to_host()
-        return int(best[0]) + _HALF, float(best[1].view(np.float64)), int(best[2]) + _HALF
+    def _best_of(self, best: npt.NDArray[Any]) -> tuple[Number, Number, Number]:
+        return int(best[0]) + _HALF, float(best[1:].view(np.float64)[0]), int(best[2]) + _HALF
 
-    def _measured(self) -> Measured | None:
-        if self._bins.size == 1:
+    def _measured(self, found: Arrays) -> Measured | None:
+        if not self._is_full:
             return None
         none = np.full((2, 2), -1)
         return Measured(
-            self._bins.copy_to_host(), np.zeros(measures.NO_SQNR - measures.LOST, np.int64), 0,
+            found["bins"], np.zeros(measures.NO_SQNR - measures.LOST, np.int64), 0,
             np.zeros(2, np.int64), np.zeros(2, np.uint64), none, np.zeros((2, 2)),
             np.zeros((2, 3)), none[0],
         )  # fmt: skip

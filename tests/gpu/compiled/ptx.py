@@ -26,6 +26,7 @@ from paritygate.gpu import (
     measures,
     ranks,
     scan,
+    slab,
     sums,
     whole,
     widen,
@@ -39,7 +40,7 @@ LONG = {"int64": types.int64, "uint64": types.uint64}
 
 _INTS, _DOUBLES = types.int64[::1], types.float64[::1]
 _ALL_INTS, _ALL_DOUBLES = types.int64[:, ::1], types.float64[:, ::1]
-_BYTES, _NUMBERS, _INT = types.uint8[::1], types.uint32[::1], types.int64
+_BYTES, _INT = types.uint8[::1], types.int64
 _RULE = typeof(Rule(1.0, 0.5, 2.0, 0, 0, 3.0, (1, 2, 4, 8, 16)))
 _FORM = typeof(widen.Form(0x7F, 0x77, -1, -1, 42, 0.5))
 _STEPS = typeof(measures.Steps(0, 23, -126, 1, 1, 1))
@@ -66,8 +67,7 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
         "keep_failing": (
             failing.keep_failing,
             lambda x: (
-                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _INTS, _BYTES, _NUMBERS, _INTS,
-                _ALL_DOUBLES,
+                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _ALL_INTS,
             ),
         ),
         "measure": (
@@ -109,14 +109,14 @@ def kernels() -> dict[str, tuple[Any, Callable[[Any], tuple[Any, ...]]]]:
         "keep_failing_whole": (
             failing.keep_failing_whole,
             lambda x: (
-                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _INTS, _BYTES, _NUMBERS, _INTS,
-                _ALL_DOUBLES,
+                x, x, _INT, _RULE, _INT, _BYTES, _INT, _INTS, _ALL_INTS,
             ),
         ),
         "carry": (sums.carry, lambda x: (_ALL_INTS,)),
         "add_words": (
             checksum.add_words, lambda x: (types.uint64[::1], _INT, _ALL_INTS, _INT),
         ),
+        "write_number": (slab.write_number, lambda x: (_INTS, _INT)),
         **deciding.kernels(),
     }  # fmt: skip
 

@@ -50,6 +50,8 @@ SCAN = of_rule(
     ("cuda.atomic.add(counts, place, table[place])", "counts[place] = table[place]", "one block"),
     ("or (is_tie and error > own[2, thread])", "", "a larger error of the same excess"),
     ("tops[row, block] = own[row, 0]", "tops[row, block] = own[row, 1]", "another thread's"),
+    ("            over += 1\n", "", "elements that fail"),
+    ("            outside += over\n", "            outside = over\n", "of one tile"),
 )
 
 FOLD = of_rule(
@@ -137,8 +139,8 @@ FAILING = of_rule(
         "as many as are allowed",
     ),
     (
-        "rows[slot], rules[slot] = before + sample, bits",
-        "rows[slot], rules[slot] = sample, bits",
+        "kept[slot, ROW], kept[slot, RULES] = before + sample, bits",
+        "kept[slot, ROW], kept[slot, RULES] = sample, bits",
         "the number in the batch",
     ),
     ("slots[1] = cuda.atomic.add(counts, FAILING, slots[0])", "slots[1] = 0", "over others"),
@@ -210,6 +212,7 @@ WHOLE = of_rule(
     ("                zeros += 1", "                pass", "no zeros"),
     ("cuda.atomic.add(bins, bin_of(size), 1)", "pass", "no bins"),
     ("syncthreads_or(np.int32(bad))", "syncthreads_or(np.int32(0))", "no tile is dirty"),
+    ("                outside += 1\n", "", "elements that fail"),
     ("range(cuda.blockIdx.x, dirty.size, c", "range(cuda.blockIdx.x, dirty.size - 1, c", "a tile"),
 )
 

@@ -180,8 +180,8 @@ def test_a_count_that_is_off_by_one_is_noticed(
     dtype: str, by: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def change(*args: Any) -> None:
-        elements = args[10]
-        elements[0] = int(elements[0]) + by
+        kept = args[-1]
+        kept[0, failing.ELEMENTS] = int(kept[0, failing.ELEMENTS]) + by
 
     ours = comparer(dtype)
     name = "keep_failing_whole" if dtype == "int64" else "keep_failing"

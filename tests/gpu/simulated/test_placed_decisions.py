@@ -242,13 +242,13 @@ def test_places_of_topk_count_as_memory_that_is_held() -> None:
 
 
 def test_edges_that_arrive_as_zeros_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, real = decider("bands", place()), kinds.Bands.__init__
+    made, real = decider("bands", place()), kinds.Bands.bind
 
-    def begin(self: Any, edges: Any, tie_up: Any) -> None:
-        real(self, edges, tie_up)
-        self._edges.copy_to_device(np.zeros_like(edges))
+    def bind(self: Any, slab: Any) -> None:
+        real(self, slab)
+        self._edges.copy_to_device(np.zeros(self._edges.shape))
 
-    monkeypatch.setattr(kinds.Bands, "__init__", begin)
+    monkeypatch.setattr(kinds.Bands, "bind", bind)
     with pytest.raises(DeviceError, match="it decided by other edges than it was given; nothing"):
         made.compare_lazily(*(there(side) for side in sides("bands")), ROWS, None)
 

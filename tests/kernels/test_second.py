@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -142,16 +143,44 @@ def test_it_is_ended_whatever_it_does(tmp_path, is_stopped):
     process.end()
 
 
+def wait_for(path):
+    until = time.monotonic() + GONE_S
+    while not path.exists():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
 def test_calls_are_made_there(tmp_path):
     made = [tmp_path / name for name in ("one", "two")]
     process = Second([], [partial(os.mkdir, path) for path in (tmp_path, *made)], [], cores=2)
     process.missing(tmp_path)
-    until = time.monotonic() + GONE_S
-    while not made[-1].exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(made[-1])
     process.end()
     assert made[0].exists()
+
+
+def test_what_cannot_be_sent_is_no_error(tmp_path):
+    process = Second([], [partial(id, threading.Lock())], [], cores=2)
+    process.missing(tmp_path)
+    assert process._pipe is None
+    process.end()
+
+
+def test_a_file_that_is_being_written_is_written_to_its_end(tmp_path):
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    code = f"""
+import os, time
+from paritygate.kernels import _cache
+with _cache.WRITING:
+    os.mkdir({str(begun)!r})
+    time.sleep(0.1)
+    os.mkdir({str(ended)!r})
+"""
+    process = Second([], [partial(exec, code)], [], cores=2)
+    process.missing(tmp_path)
+    wait_for(begun)
+    process.end()
+    assert ended.exists()
 
 
 def test_one_that_does_not_listen_is_told_nothing_more(tmp_path):

@@ -117,13 +117,11 @@ class Second:
 
     def _send(self, message: object) -> None:
         """Tell it something without waiting; if it doesn't listen, it is told nothing more."""
-        data = dumps(message)
-        data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
-        with self._sending:
-            if self._pipe is None:
-                return
-            with suppress(OSError):
-                if os.write(self._pipe.fileno(), data) == len(data):
+        with suppress(Exception):  # nothing may depend on what can be pickled
+            data = dumps(message)
+            data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
+            with self._sending:
+                if self._pipe is None or os.write(self._pipe.fileno(), data) == len(data):
                     return
         self._hang_up()
 

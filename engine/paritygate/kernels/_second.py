@@ -32,12 +32,17 @@ def main() -> None:
     threading.Thread(target=_listen, args=(messages,), daemon=True).start()
     sys.path[:], first, later = pickle.loads(messages.get())
     work = _Work(first, later)
+    importlib.import_module("numba").njit(_nothing).compile(())  # the first one takes 0.2 s more
     while True:
         for told in _told(messages, can_wait=work.next() is None):
             work.add(told)
         if (step := work.next()) is not None:
             with contextlib.suppress(Exception):  # the first process meets it, too, and tells it
                 step()
+
+
+def _nothing() -> None:
+    """What Numba begins with, while nothing has been told yet."""
 
 
 class _Work:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from paritygate.comparison.judged import dtypes_disagree
 from paritygate.comparison.place import On, Place
 from paritygate.core.dtypes import is_string, numpy_dtype
 from paritygate.core.plan import Stage
@@ -91,7 +92,9 @@ def host_outputs(
                 continue
             dtypes, shape = (sides[0][0], sides[1][0]), sides[0][1]
             elements = samples * math.prod(shape)
-            if tolerance is None or any(map(is_string, dtypes)) or not elements:
+            if tolerance is None or dtypes_disagree(tolerance, *dtypes):
+                continue
+            if is_string(dtypes[0]) or not elements:
                 continue
             size = elements * sum(numpy_dtype(name).itemsize for name in dtypes)
             yield HostOutput(stage.name, output, tolerance, dtypes, shape, size)

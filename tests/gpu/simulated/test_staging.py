@@ -12,6 +12,7 @@ import pytest
 from numba import cuda
 from tests.kernels.test_checksum import naive_sum
 
+from paritygate.comparison.sending import sent
 from paritygate.core.errors import DeviceError
 from paritygate.gpu import checksum, staging
 from paritygate.gpu.proof import Checksums, stamp_of
@@ -45,9 +46,9 @@ def a_piece(seed: int, rows: int = 3) -> list[Any]:
 
 def send(lane: Lane, piece: list[Any]) -> list[Any]:
     """What a kernel would find of a piece."""
-    arrays, sent = lane.send(piece)
+    arrays, told = lane.send(piece)
     found = [array.copy_to_host() for array in arrays]
-    lane.judged(sent)
+    lane.judged(told)
     return found
 
 
@@ -77,6 +78,28 @@ def test_sums_on_the_device_are_those_of_all_words() -> None:
     assert not sums.agree()
     assert len({stamp_of(serial) for serial in range(1000)}) == 1000
     assert all(stamp_of(serial) % 2 and 0 < stamp_of(serial) < 2**63 for serial in range(1000))
+
+
+def test_pieces_that_change_places_are_noticed() -> None:
+    words = np.random.default_rng(1).integers(0, 2**64, (2, 9), np.uint64)
+    totals = [naive_sum(row.tobytes(), 0) for row in words]
+    lane = Held().lane()
+    stamps = [lane.send(a_piece(seed))[1].stamp for seed in range(2)]
+    for order in ((0, 1), (1, 0)):
+        sums = Checksums(1)
+        for k, at in enumerate(order):
+            sums.add(0, cuda.to_device(words[at]), stamps[k], totals[k])
+        assert sums.agree() == (order == (0, 1))
+
+
+def test_arrays_that_just_fit_and_just_dont() -> None:
+    held = Held()
+    lane = held.lane()
+    for size, room in ((1 << 16, 1 << 16), ((1 << 16) + 1, 1 << 17), (1 << 17, 1 << 17)):
+        array = np.arange(size, dtype=np.uint32).astype(np.uint8)
+        np.testing.assert_array_equal(send(lane, [array])[0], array)
+        assert held.device == BUFFERS * room
+    lane.check()
 
 
 Fault = Callable[[pytest.MonkeyPatch], None]
@@ -150,6 +173,21 @@ def copied_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lane, "judged", judged)
 
 
+def come_late(patch: pytest.MonkeyPatch) -> None:
+    """A piece comes when it has been judged, and what was there before was."""
+    real, judged, waiting = Lane._copy, Lane.judged, []
+
+    def copy(self: Any, buffer: Any, size: int) -> None:
+        waiting.append((buffer, size))
+
+    def copy_and_judge(self: Any, told: Any) -> None:
+        real(self, *waiting.pop())
+        judged(self, told)
+
+    patch.setattr(Lane, "_copy", copy)
+    patch.setattr(Lane, "judged", copy_and_judge)
+
+
 def unsummed(patch: pytest.MonkeyPatch) -> None:
     """The kernel that adds up never runs."""
 
@@ -160,7 +198,9 @@ def unsummed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(checksum, "add_words", Silent())
 
 
-FAULTS = [swapped, left_out, cut_short, late, filled_too_early, copied_too_early, unsummed]
+FAULTS = [
+    swapped, left_out, cut_short, late, come_late, filled_too_early, copied_too_early, unsummed,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -296,6 +336,7 @@ def send_all(lane: Lane, pieces: int = 6) -> None:
 def test_no_buffer_is_written_while_it_is_read(order: Order) -> None:
     send_all(Held().lane())
     assert order.races == 0
+    assert len(order.accesses) == 2 * BUFFERS
 
 
 def test_pieces_that_grow_wait_for_those_on_their_way(order: Order) -> None:
@@ -331,6 +372,33 @@ def test_without_pinned_memory_pieces_are_copied_as_kernels_are_launched(
     monkeypatch.setattr(staging.cuda, "pinned_array", refuse)
     send_all(Held().lane())
     assert order.clocks[COPIES][COPIES] == 0
+
+
+def test_a_piece_is_judged_before_the_next_is_asked_for() -> None:
+    told: list[Any] = []
+
+    class Told:
+        def send(self, arrays: Any) -> Any:
+            told.append(["send", *(array.dtype.name for array in arrays)])
+            return arrays, len(told)
+
+        def judged(self, sent: int) -> None:
+            told.append(["judged", sent])
+
+    halves, singles = np.ones((3, 2), np.float16), np.ones((3, 2), np.float32)
+    there = cuda.to_device(halves)
+    parts = [(slice(k, k + 1), halves[k : k + 1], singles[k : k + 1]) for k in range(2)]
+    parts += [(slice(2, 3), there[2:], singles[2:]), (slice(0, 1), there[:1], there[:1])]
+    dtypes = np.dtype(np.float16), np.dtype(np.float32)
+    lane: Any = Told()
+    for rows, _, _ in sent(lane, parts, dtypes):
+        told.append(rows.start)
+    assert told == [
+        *(["send", "uint16", "float32"], 0, ["judged", 1]),
+        *(["send", "uint16", "float32"], 1, ["judged", 4]),
+        *(["send", "float32"], 2, ["judged", 7]),
+        0,
+    ]
 
 
 def test_pinned_memory_that_is_refused_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,6 +464,8 @@ def test_threads_have_lanes_of_their_own_which_are_used_again() -> None:
     take()
     assert set(used) <= both
     assert held.device > 0
+    with lanes.lane() as one, lanes.lane() as two:
+        assert one is not two
     lanes.close()
     assert (held.device, held.pinned) == (0, 0)
 

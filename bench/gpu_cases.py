@@ -8,7 +8,7 @@ from bench import gpu_decisions, gpu_model
 from bench.gpu_elements import FAILING, HELD, Batched, OnDevice
 from bench.gpu_kernels import Kernels
 from bench.gpu_recorded import RecordedOnDevice, Ways
-from bench.gpu_start import Start
+from bench.gpu_start import Start, Tried
 
 WIDTHS = (1, 10, 1000)
 DTYPES = (*HELD, "float16", "bfloat16", "int8")
@@ -24,6 +24,7 @@ CASES: tuple[Any, ...] = (
     *gpu_decisions.cases(),
     *gpu_model.cases(),
     RecordedOnDevice(),
+    Tried(),
     Start(),
     *(
         OnDevice(dtype, width, has_others=width == WIDTHS[-1])

@@ -2,8 +2,8 @@
 
 The comparison is `timing.compare_s` of a run of one thread over 1024 images, elements and an argmax
 decision, both models on the device and so their answers. Inference is a bare loop over one batch
-that lies on the device: of one model, in float32 with TensorFloat-32 as the run has it, and in
-float16. Weights are drawn.
+that lies on the device: of one model, with the settings of the run's runners and TensorFloat-32,
+and in float16. Weights are drawn.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bench.make import pack, random_values
 from bench.measure import Row, run_seconds, seconds
 
 from paritygate.gpu.device import SIMULATED, cuda
+from paritygate.runners.torch_settings import Settings, acquire
 
 LIMIT = 0.03  # of inference
 IMAGES = 1024
@@ -212,7 +213,6 @@ def _bare(torch: Any, runtime: Runtime, model: Any, path: Path, x: Any) -> Calla
 
 def _loop(torch: Any, model: Any, x: Any, dtype: str) -> Callable[[], float]:
     """Seconds of a batch, all operators in the queue of the device before it is waited for."""
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     kind = getattr(torch, dtype)
     own = copy.deepcopy(model).to(ON, kind).to(memory_format=torch.channels_last)
     given = torch.from_numpy(x).to(ON, kind).contiguous(memory_format=torch.channels_last)
@@ -223,7 +223,14 @@ def _loop(torch: Any, model: Any, x: Any, dtype: str) -> Callable[[], float]:
                 own(given)
         cuda.synchronize()
 
-    return lambda: seconds(work) / BATCHES
+    def timed() -> float:
+        release = acquire(Settings(tf32=True))
+        try:
+            return seconds(work) / BATCHES
+        finally:
+            release()
+
+    return timed
 
 
 def _bound(path: Path, x: Any) -> Callable[[], float]:

@@ -17,10 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.gpu_elements import TIERS
+from bench.gpu_libraries import LackingError, Tier
+from bench.gpu_recorded import CORES, GIB
 from bench.gpu_report import Missing
-from bench.gpu_sides import DeviceScale
+from bench.gpu_sides import DeviceScale, tolerance_of
 from bench.measure import Row, seconds
 from bench.recorded import write
+
+from paritygate.comparison.place import Place, find_place
+from paritygate.comparison.speeds import Trial
 
 ROUNDS = 3
 PARTS = """
@@ -52,6 +58,44 @@ paritygate.compare(
 NAMES = ("imports and driver", "context", "kernels, float32 gate", "kernels, float32 full too")
 CACHES = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "CUPY_CACHE_DIR")
 SAMPLES, WIDTH = 2_000, 8
+TRIED_WIDTH = 1000
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Where large outputs of the host are compared sooner, as a run tries it."""
+
+    name: str = f"tried at the start, float32 x {TRIED_WIDTH}"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        whats = ("sent", "sent and compared", "seconds")
+        return tuple(f"{self.name}, {tier}, {what}" for tier in TIERS for what in whats)
+
+    def measure(self, scale: DeviceScale) -> list[Row | Missing]:
+        place, threads = find_place(), scale.pick(CORES, CORES, 1)
+        rows: list[Row | Missing] = []
+        for tier in TIERS:
+            found = [_tried(place, tier, threads) for _ in range(1 if scale.quick else ROUNDS)]
+            on_cpu, sent, on_gpu, taken = zip(*found, strict=True)
+            what = "compared on the CPU"
+            for name, ours in (("sent", sent), ("sent and compared", on_gpu)):
+                label = f"{self.name}, {tier}, {name}"
+                rows.append(Row.against(label, ours, "ms/GiB", on_cpu, what))
+            rows.append(Row.of(f"{self.name}, {tier}, seconds", taken, "s"))
+        return rows
+
+
+def _tried(place: Place, tier: Tier, threads: int) -> tuple[float, float, float, float]:
+    """Milliseconds a GiB of both sides on the CPU, sent, and sent and compared; seconds of all."""
+    given = tolerance_of("float32"), ("float32", "float32"), (TRIED_WIDTH,), tier
+    trial = Trial(*given, threads)
+    on_gpu = trial.on_gpu(place)
+    if on_gpu is None:
+        raise LackingError(f"the GPU has no room: {'; '.join(place.notes)}")
+    speeds = trial.on_cpu(), trial.sent(place), on_gpu
+    on_cpu, sent, on_gpu = (1e3 * GIB / speed for speed in speeds)
+    return on_cpu, sent, on_gpu, trial.seconds
 
 
 @dataclass(frozen=True)

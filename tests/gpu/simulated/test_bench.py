@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from bench import gpu, gpu_start
 from bench.gpu_cases import CASES
 from bench.gpu_elements import Batched, OnDevice
+from bench.gpu_libraries import LackingError
 from bench.gpu_report import Missing, Report
 from bench.gpu_sides import DeviceScale
+from bench.measure import Row
 
 NAMES = (
     "bytes",
@@ -53,6 +56,25 @@ def test_sides_of_several_batches_and_dtypes_are_measured(tmp_path: Path) -> Non
     scale = DeviceScale(tmp_path, quick=True, is_tiny=True)
     for case in (Batched(), OnDevice("float16", 10, has_others=True)):
         check(case.measure(scale), case.labels)
+
+
+def test_what_is_tried_at_the_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = mock.create_autospec(gpu_start.Trial)
+    given = {"on_cpu": 4e9, "sent": 8e9, "on_gpu": 2e9}
+    for name, speed in given.items():
+        getattr(trial.return_value, name).return_value = speed
+    trial.return_value.seconds = 0.1
+    monkeypatch.setattr(gpu_start, "Trial", trial)
+    case = gpu_start.Tried()
+    rows = case.measure(DeviceScale(tmp_path, quick=True, is_tiny=True))
+    check(rows, case.labels)
+    ratios = [row.ratio.median for row in rows if isinstance(row, Row) and row.ratio is not None]
+    assert ratios == [0.5, 2.0] * 2  # ours over the CPU's time
+    trial.return_value.on_gpu.return_value = None
+    with pytest.raises(LackingError, match="the GPU has no room"):
+        case.measure(DeviceScale(tmp_path, quick=True, is_tiny=True))
 
 
 def test_parts_of_the_start_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

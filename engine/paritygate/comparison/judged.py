@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from paritygate.tally.output import OutputTally
 from paritygate.tally.stage import FirstError
 
 if TYPE_CHECKING:
+    from paritygate.comparison.placed import PlacedComparer
     from paritygate.comparison.placed_decisions import PlacedDecisions
     from paritygate.comparison.stage import StageComparer
 
@@ -53,6 +55,7 @@ class Judged:
         self.undeclared: dict[tuple[str, str], int] = {}
         self.layouts: dict[tuple[str, str, str], int] = {}
         self._lazy: dict[str, tuple[ElementComparer, Group]] = {}
+        self._begun: dict[tuple[str, str], Callable[[], Any]] = {}
         self.both: Mask = ref.answered
         self.is_whole = True
 
@@ -105,6 +108,44 @@ class Judged:
 
     def _mark(self, rule: str, subject: str, mask: Mask) -> None:
         self.marks.add(rule, subject, np.flatnonzero(mask))
+
+    def begin(self, outputs: Iterable[str]) -> None:
+        """Have a GPU begin with what lies there: once it is waited for, all of it is done."""
+        if not (self.compared and self.is_whole):
+            return
+        for output in outputs:
+            ref, cand = (lying(side.outputs).get(output) for side in (self.ref, self.cand))
+            if not (isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)):
+                continue
+            dtypes = dtype_name(ref.dtype), dtype_name(cand.dtype)
+            tolerance = self.comparer.tolerance(output, dtypes[0])
+            if tolerance is None or not self.comparer.takes_device(output):
+                continue
+            group = Group(None, ref, cand)
+            if not self._structure_rule(output, tolerance, group.ref, group.cand):
+                self._begin(output, tolerance, group, dtypes)
+
+    def _begin(
+        self, output: str, tolerance: Tolerance, group: Group, dtypes: tuple[str, str]
+    ) -> None:
+        shape = tuple(group.ref.shape[1:])
+        elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
+        if not elements.takes_device:
+            return
+        placed = cast("PlacedComparer", elements)
+        places = self.samples.counted()[1]
+        begun: dict[tuple[str, str], Callable[[], Any] | None] = {
+            ("", output): placed.begin(group.ref, group.cand, places)
+        }
+        for policy in self.comparer.rules_of(output):
+            decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
+            there = self.comparer.decided_there(policy.name, dtypes, shape)
+            if there is not None:
+                truth = self._truth(policy, decision, group)
+                ordinals = self.samples.ordinals
+                waits = there.begin(group.ref, group.cand, ordinals, truth)
+                begun[("decision", policy.name)] = waits
+        self._begun |= {key: waits for key, waits in begun.items() if waits is not None}
 
     def judge_output(self, output: str) -> None:
         """Judge one output of the samples that both sides answered."""
@@ -176,8 +217,11 @@ class Judged:
             group = group.on_host()
         if group.rows is None and isinstance(elements, ElementComparer):
             first, places = self.samples.counted()
-            tally, self.details[output] = elements.compare(
-                group.ref, group.cand, places, is_lazy=True, in_order=True
+            begun = self._begun.pop(("", output), None)
+            tally, self.details[output] = (
+                begun()
+                if begun
+                else elements.compare(group.ref, group.cand, places, is_lazy=True, in_order=True)
             )
             tally = tally.moved(first)
             self._lazy[output] = elements, group
@@ -234,7 +278,10 @@ class Judged:
         truth = self._truth(policy, decision, group)
         try:
             found: tuple[DecisionTally, AnyDetail] | None = None
-            if there is not None:
+            begun = self._begun.pop(("decision", name), None)
+            if begun is not None:
+                found = begun()
+            elif there is not None:
                 found = there.compare_lazily(group.ref, group.cand, ordinals, truth)
             if found is None:
                 group = group.on_host()

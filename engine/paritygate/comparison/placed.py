@@ -5,11 +5,15 @@ What a GPU answers is believed only where it adds up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from paritygate.comparison.adds_up import (
+    Found,
     what_is_listed_wrong,
     what_is_wrong,
     what_was_not_sent,
@@ -18,13 +22,12 @@ from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.device_pool import Pool
 from paritygate.comparison.elements import ElementComparer, Ints
-from paritygate.comparison.on_device import DeviceComparer
+from paritygate.comparison.on_device import Comparison, DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.sending import sent
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.tensor import DeviceTensor, on_host, picked_of, pieces
-from paritygate.tally.output import OutputTally
 
 _OUT_OF_MEMORY = 2  # of the driver's error codes
 _MEMORY_TEXTS = "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"  # of errors without a code
@@ -78,7 +81,7 @@ class PlacedComparer(ElementComparer):
         *,
         is_lazy: bool = False,
         in_order: bool = False,
-    ) -> tuple[OutputTally, SampleDetail]:
+    ) -> Found:
         """Compare samples; as of `ElementComparer`, of arrays or of tensors on a GPU.
 
         Raises:
@@ -94,6 +97,55 @@ class PlacedComparer(ElementComparer):
             ref, cand = on_host(ref), on_host(cand)
             return super().compare(ref, cand, ordinals, is_lazy=is_lazy, in_order=in_order)
         return found
+
+    def begin(self, ref: Any, cand: Any, ordinals: Ints) -> Callable[[], Found] | None:
+        """Have a GPU compare samples that lie there, without waiting for it.
+
+        Returns:
+            What waits, and answers as `compare`; None where that is to be asked instead.
+
+        Raises:
+            ValueError: as of `compare`.
+            DeviceError: the same.
+        """
+        both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
+        if self._device is None or self._place.is_given_up or not (both and len(ordinals)):
+            return None
+        step = max(1, self._place.piece_bytes // self._sample_bytes)
+        numbers, use = consecutive(ordinals), ExitStack()
+        try:
+            with ExitStack() as failing:
+                comparison = failing.enter_context(self._pool.lent())
+                for rows, ours, theirs in pieces(ref, cand, step):
+                    comparison.add(ours, theirs, numbers[rows])
+                use = failing.pop_all()
+        except Exception as e:
+            if not is_out_of_memory(e):
+                raise self._failed(e) from e
+            self._pool.drop()
+            return None
+        return partial(self._finish, use, comparison, ref, cand, ordinals)
+
+    def _finish(
+        self, use: ExitStack, comparison: Comparison, ref: Any, cand: Any, ordinals: Ints
+    ) -> Found:
+        try:
+            with use:
+                found = comparison.finish()
+        except Exception as e:
+            if not is_out_of_memory(e):
+                raise self._failed(e) from e
+            self._pool.drop()
+            return self.compare(ref, cand, ordinals, is_lazy=True, in_order=True)
+        self._check(found, ref, cand, ordinals)
+        self._place.count(*self._names, "cuda", len(ordinals))
+        return found
+
+    def _check(self, found: Found, ref: Any, cand: Any, ordinals: Ints) -> None:
+        problem = what_is_wrong(self, found, ordinals)
+        problem = problem or what_was_not_sent(self, found, (ref, cand), ordinals)
+        if problem:
+            raise self._failed(problem)
 
     def look_at(self, detail: SampleDetail, rows: Ints, ref: Any, cand: Any) -> None:
         """Look for worst elements; as of `ElementComparer`."""
@@ -124,9 +176,7 @@ class PlacedComparer(ElementComparer):
                 raise self._failed(e) from e
             self._place.give_up("had no room for a first small batch")
 
-    def _on_device(
-        self, ref: Any, cand: Any, ordinals: Ints
-    ) -> tuple[OutputTally, SampleDetail] | None:
+    def _on_device(self, ref: Any, cand: Any, ordinals: Ints) -> Found | None:
         """What the GPU counts; None where its memory is too small."""
         while not self._place.is_given_up:
             both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
@@ -142,10 +192,7 @@ class PlacedComparer(ElementComparer):
                     return None
                 self._place.shrink(tried)
                 continue
-            problem = what_is_wrong(self, found, ordinals)
-            problem = problem or what_was_not_sent(self, found, (ref, cand), ordinals)
-            if problem:
-                raise self._failed(problem)
+            self._check(found, ref, cand, ordinals)
             return found
         return None
 
@@ -158,9 +205,7 @@ class PlacedComparer(ElementComparer):
             f"{self._sample_bytes:,} bytes a side; what followed was compared on the CPU"
         )
 
-    def _in_pieces(
-        self, ref: Any, cand: Any, ordinals: Ints | range, piece_bytes: int
-    ) -> tuple[OutputTally, SampleDetail]:
+    def _in_pieces(self, ref: Any, cand: Any, ordinals: Ints | range, piece_bytes: int) -> Found:
         step = max(1, piece_bytes // self._sample_bytes)
         with self._place.lane() as lane, self._pool.lent() as comparison:
             for rows, ours, theirs in sent(lane, pieces(ref, cand, step), self.dtypes):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from paritygate.comparison.decide.detail import DecisionDetail, LazyDetail
 from paritygate.comparison.decide.device_counts import Flipped
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_add_up import what_is_told_wrong, what_is_wrong
-from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.comparison.decisions_on_device import Deciding, DeviceDecisions
 from paritygate.comparison.device_pool import Pool
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
@@ -21,6 +24,8 @@ from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Stats
 from paritygate.gpu.tensor import DeviceTensor, pieces
 from paritygate.tally.decision import DecisionTally
+
+Found = tuple[DecisionTally, LazyDetail]
 
 _KNOWN_SAMPLES, _FEWEST = 40, 3
 _KNOWN_ELEMENTS = 1 << 20  # of a batch that is known, unless fewer samples have more
@@ -69,11 +74,25 @@ class PlacedDecisions:
 
     def compare_lazily(
         self, ref: Any, cand: Any, ordinals: Codes, truth: Codes | None
-    ) -> tuple[DecisionTally, LazyDetail] | None:
+    ) -> Found | None:
         """Decide samples; None where one side isn't on the GPU, or its memory is too small.
 
         Raises:
             DeviceError: the GPU failed, or what it counted doesn't add up.
+        """
+        begun = self.begin(ref, cand, ordinals, truth)
+        return None if begun is None else begun()
+
+    def begin(
+        self, ref: Any, cand: Any, ordinals: Codes, truth: Codes | None
+    ) -> Callable[[], Found | None] | None:
+        """Have a GPU decide samples, without waiting for it.
+
+        Returns:
+            What waits, and answers as `compare_lazily`; None where that answers None.
+
+        Raises:
+            DeviceError: as of `compare_lazily`.
         """
         both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
         if not both or self._place.is_given_up or not len(ordinals):
@@ -81,21 +100,36 @@ class PlacedDecisions:
         numbers = consecutive(ordinals)
         step = max(1, self._place.piece_bytes // self._step_bytes)
         try:
-            with self._pool.lent() as deciding:
+            with ExitStack() as failing:
+                deciding = failing.enter_context(self._pool.lent())
                 for rows, ours, theirs in pieces(ref, cand, step):
                     part = None if truth is None else truth[rows]
                     deciding.add(ours, theirs, numbers[rows], part)
+                use = failing.pop_all()
+        except Exception as e:  # whatever a driver raises
+            self._without_room(e)
+            return None
+        return partial(self._finish, use, deciding, ref, cand, numbers)
+
+    def _without_room(self, error: Exception) -> None:
+        if not is_out_of_memory(error):
+            raise self._failed(error) from error
+        self._pool.drop()
+        self._place.note("the GPU had no room for decisions of a block, made on the CPU")
+
+    def _finish(
+        self, use: ExitStack, deciding: Deciding, ref: Any, cand: Any, numbers: Codes | range
+    ) -> Found | None:
+        try:
+            with use:
                 tally, flipped = deciding.finish()
         except Exception as e:  # whatever a driver raises
-            if not is_out_of_memory(e):
-                raise self._failed(e) from e
-            self._pool.drop()
-            self._place.note("the GPU had no room for decisions of a block, made on the CPU")
+            self._without_room(e)
             return None
         problem = what_is_wrong(tally, flipped.rows, numbers)
         if problem:
             raise self._failed(problem)
-        self._place.count_decided(*self._names, "cuda", len(ordinals))
+        self._place.count_decided(*self._names, "cuda", len(numbers))
         return tally, self._detail(flipped, ref, cand)
 
     def _detail(self, flipped: Flipped, ref: Any, cand: Any) -> LazyDetail:

@@ -89,7 +89,10 @@ class StageComparer:
         """Judge one block."""
         judged = Judged(self, samples, ref, cand)
         judged.align()
-        for output in self._output_names(ref, cand):
+        names = self._output_names(ref, cand)
+        if self._place is not None:
+            judged.begin(names)
+        for output in names:
             judged.judge_output(output)
         return collect(judged, hint)
 

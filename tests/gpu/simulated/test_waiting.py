@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numba import cuda
+from tests.gpu.simulated import test_staying
 from tests.gpu.simulated.test_placed_decisions import decider, place, sides, there
 
 from paritygate.comparison import ahead, canary
+from paritygate.comparison.decisions_on_device import Deciding
 from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.on_device import Comparison
 from paritygate.comparison.placed import PlacedComparer
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu import slab
+from paritygate.gpu.decided import DecisionsTally
+from paritygate.gpu.tally import DeviceTally
 
 SAMPLES, WIDTH = 14, 17
 TOLERANCE = Tolerance(1e-2, 1e-2)
+plan = test_staying.plan
 
 
 @pytest.fixture
@@ -82,6 +90,52 @@ def test_decisions_that_stay_wait_once(kind: str, waits: list[str]) -> None:
         assert waits == ["copy_to_host"] * (4 if other is cand else 1) or not seed
         assert (found[0].flips > 0) == (other is cand)
         assert found[0].samples == len(ref)
+
+
+def test_all_that_a_gpu_is_to_do_of_a_block_is_begun_before_it_is_waited_for(
+    plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def watch(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(self: Any, *args: Any) -> Any:
+            seen.append(f"{owner.__name__}.{name}")
+            return real(self, *args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((DeviceTally, "add"), (DecisionsTally, "add"), (slab.Slab, "read")):
+        watch(owner, name)
+    ours, _ = test_staying.run(plan, monkeypatch, "auto", test_staying.BOTH, 64)
+    begun = ["DeviceTally.add", "DecisionsTally.add"] * 2
+    assert seen[-16:] == [*begun, *["Slab.read"] * 4] * 2
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, 64)
+    test_staying.same(ours, theirs)
+
+
+@pytest.mark.parametrize("step", ["add", "finish"])
+@pytest.mark.parametrize("kind", [Comparison, Deciding])
+def test_what_was_begun_without_room_is_done_otherwise(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, step: str
+) -> None:
+    real, callers = getattr(kind, step), []
+
+    def refuse(self: Any, *args: Any) -> Any:
+        callers.append(sys._getframe(1).f_code.co_name)
+        if callers[-1] in ("begin", "_finish") and refused not in callers:
+            callers.append(refused)
+            raise MemoryError
+        return real(self, *args)
+
+    refused = "refused"
+    monkeypatch.setattr(kind, step, refuse)
+    ours, _ = test_staying.run(plan, monkeypatch, "auto", test_staying.BOTH, 64)
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, 64)
+    test_staying.same(ours, theirs)
+    assert len(callers) > callers.index(refused) + 2
+    assert len(ours.summary["comparison"]["notes"]) == (kind is Deciding)
 
 
 def test_arrays_side_by_side_begin_anew() -> None:

@@ -19,13 +19,13 @@ CASES: tuple[Any, ...] = (
     *(OnDevice("float32", width, has_others=True) for width in WIDTHS),
     *(OnDevice("float64", width, has_others=width == WIDTHS[-1]) for width in WIDTHS),
     *(Kernels(dtype, width) for dtype in HELD for width in WIDTHS),
-    Batched(),
-    *(OnDevice("float32", width, failing) for failing in BAD for width in WIDTHS),
-    *gpu_decisions.cases(),
     *gpu_model.cases(),
     RecordedOnDevice(),
-    Tried(),
+    *gpu_decisions.cases(),
     Start(),
+    Tried(),
+    Batched(),
+    *(OnDevice("float32", width, failing) for failing in BAD for width in WIDTHS),
     *(
         OnDevice(dtype, width, has_others=width == WIDTHS[-1])
         for dtype in DTYPES[2:]

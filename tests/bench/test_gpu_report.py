@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -85,12 +86,16 @@ def test_only_tests_that_all_passed_say_that_a_device_counts_right(
 
 
 def test_tests_that_take_too_long_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: Any, **__: Any) -> Any:
-        raise subprocess.TimeoutExpired("pytest", 150, output=b"t::a PASSED\n")
-
-    monkeypatch.setattr(subprocess, "run", stopped)
+    tests = mock.create_autospec(subprocess.Popen, instance=True)
+    late = subprocess.TimeoutExpired("pytest", 150)
+    tests.communicate.side_effect = [late, ("t::a PASSED\n", None)]
+    tests.__enter__.return_value, tests.pid = tests, 7
+    killed: list[int] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: tests)
+    monkeypatch.setattr(gpu.os, "killpg", lambda group, _: killed.append(group))
     told = "1 tests passed, 0 failed, stopped after 150 s"
     assert gpu.check_equality(["pytest"], 150) == Equality("unknown", told)
+    assert killed == [7]
 
 
 def test_no_case_starts_too_late() -> None:

@@ -12,7 +12,7 @@ from bench import gpu, gpu_start
 from bench.gpu_cases import CASES
 from bench.gpu_elements import Batched, OnDevice
 from bench.gpu_libraries import LackingError
-from bench.gpu_report import Missing, Report
+from bench.gpu_report import Equality, Missing, Report
 from bench.gpu_sides import DeviceScale
 from bench.measure import Row
 
@@ -102,6 +102,23 @@ def test_what_fails_leaves_a_row_and_a_new_process_goes_on(
     assert rows == [Missing(label, "ZeroDivisionError: division by zero") for label in case.labels]
     assert gpu.main(command[2:]) == 0
     assert Report.read(tmp_path / "gpu.json").rows == rows
+
+
+def test_tests_that_took_too_long_are_tried_again_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equal = Equality("equal", "24 tests passed, 0 failed")
+    given: list[float] = []
+
+    def equality(_: Any, seconds: float) -> Equality:
+        given.append(seconds)
+        return Equality("unknown", "stopped") if len(given) == 1 else equal
+
+    monkeypatch.setattr(gpu, "_equality", equality)
+    gpu.main(["--tiny", "--out", str(tmp_path), "--within", "100", "--only", "bytes"])
+    assert Report.read(tmp_path / "gpu.json").equality == equal
+    assert given[0] == gpu.TESTS_S
+    assert 60 < given[1] < 100
 
 
 def test_names_and_labels_are_unique() -> None:

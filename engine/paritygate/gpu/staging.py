@@ -1,9 +1,10 @@
 """Arrays of the host on their way to a device: copied while those before them are judged.
 
 Kernels run on the default stream. Copies run on a stream of their own, which doesn't wait for that
-one, from pinned memory; events keep both apart. A buffer of the host is filled again once it has
-been copied, and one of the device once what it held has been judged. What the device has before and
-after it judges is summed up there, and held against what the host read.
+one, from chunks of pinned memory that are small enough to stay in the processor's cache; events
+keep both apart. A chunk is filled again once it has been copied, and a buffer of the device once
+what it held has been judged. What the device has before and after it judges is summed up there, and
+held against what the host read.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from paritygate.gpu.device import SIMULATED, cuda
 from paritygate.gpu.proof import Checksums, stamp_of
 from paritygate.kernels.checksum import WORD, copy_summed
 
-BUFFERS = 2
+BUFFERS, CHUNKS = 2, 3
+CHUNK_BYTES = 2 << 20
 _ALIGNED = 256  # bytes: where an array begins on the device
 _LEAST = 1 << 16
 _BEFORE, _AFTER = 0, 1
@@ -31,19 +33,17 @@ _BEFORE, _AFTER = 0, 1
 Bytes = npt.NDArray[np.uint8]
 
 
-class Buffer(NamedTuple):
-    """Memory of the host and, as much, of the device that it is copied to.
-
-    Attributes:
-        host: bytes.
-        device: bytes.
-        copied: the device has them.
-        judged: the device needs them no more.
-    """
+class Chunk(NamedTuple):
+    """Bytes of the host, and when the device has them."""
 
     host: Bytes
-    device: Any
     copied: Any
+
+
+class Buffer(NamedTuple):
+    """Bytes of the device, and when it needs what is in them no more."""
+
+    device: Any
     judged: Any
 
 
@@ -67,11 +67,12 @@ class Lane:
     def __init__(self, ask: Callable[[int, int], None], note: Callable[[str], None]) -> None:
         self._ask, self._note = ask, note
         self._buffers: list[Buffer] = []
+        self._chunks: list[Chunk] = []
         self._held = 0, 0
         self._is_pinned = True
         self._stream: Any = None
         self._sums: Checksums | None = None
-        self._turn = self._serial = 0
+        self._turn = self._next = self._serial = 0
 
     def send(self, arrays: Sequence[npt.NDArray[Any]]) -> tuple[list[Any], Sent]:
         """Copy arrays to the device, where what is launched next finds them.
@@ -90,9 +91,14 @@ class Lane:
         self._make_room(size)
         buffer = self._buffers[self._turn]
         self._turn = (self._turn + 1) % len(self._buffers)
-        buffer.copied.synchronize()
-        sent = Sent(buffer, size // WORD, self._fill(buffer, arrays, starts, size), self._stamp())
-        self._copy(buffer, size)
+        if self._is_pinned:
+            buffer.judged.wait(self._stream)
+        total = 0
+        for array, start, end in zip(arrays, starts, [*starts[1:], size], strict=True):
+            total += self._carry(array, buffer.device[start:end], start)
+        if self._is_pinned:
+            self._chunks[self._next - 1].copied.wait()  # the last one, behind all others
+        sent = Sent(buffer, size // WORD, total % MODULUS, self._stamp())
         self._sum(_BEFORE, sent)
         places = zip(arrays, starts, strict=True)
         return [_as_array(buffer.device, array, start) for array, start in places], sent
@@ -138,60 +144,62 @@ class Lane:
         words = sent.buffer.device[: sent.words * WORD].view(np.uint64)
         self._sums.add(row, words, sent.stamp, sent.total)
 
-    @staticmethod
-    def _fill(
-        buffer: Buffer, arrays: Sequence[npt.NDArray[Any]], starts: Sequence[int], size: int
-    ) -> int:
-        """Write arrays one after the other; the sum of all words."""
-        total = 0
-        for array, start, end in zip(arrays, starts, [*starts[1:], size], strict=True):
-            into = buffer.host[start:end]
-            source = array.reshape(-1).view(np.uint8)
-            source.flags.writeable = False
-            total += int(copy_summed(source, into, into.view(np.uint64), start // WORD))
-        return total % MODULUS
+    def _carry(self, array: npt.NDArray[Any], device: Any, start: int) -> int:
+        """Copy an array, chunk by chunk, to where it lies in a buffer; the sum of its words."""
+        source = array.reshape(-1).view(np.uint8)
+        source.flags.writeable = False
+        total, room = 0, self._chunks[0].host.size
+        for at in range(0, device.size, room):
+            chunk = self._chunks[self._next]
+            self._next = (self._next + 1) % len(self._chunks)
+            part, into = device[at : at + room], chunk.host[: device.size - at]
+            chunk.copied.synchronize()
+            words = into.view(np.uint64)
+            total += int(copy_summed(source[at : at + room], into, words, (start + at) // WORD))
+            self._copy(chunk, into, part)
+        return total
 
-    def _copy(self, buffer: Buffer, size: int) -> None:
-        source, into = buffer.host[:size], buffer.device[:size]
+    def _copy(self, chunk: Chunk, source: Bytes, into: Any) -> None:
         if not self._is_pinned:
-            into.copy_to_device(source)  # on the stream of the kernels, and then it is done
+            into.copy_to_device(source)  # on the stream of the kernels, and then it is read
             return
-        buffer.judged.wait(self._stream)
         into.copy_to_device(source, stream=self._stream)
-        buffer.copied.record(self._stream)
-        buffer.copied.wait()
+        chunk.copied.record(self._stream)
 
     def _make_room(self, size: int) -> None:
-        if self._buffers and self._buffers[0].host.size >= size:
+        if self._buffers and self._buffers[0].device.size >= size:
             return
         self._stream = self._stream or copying_stream()
         self._stream.synchronize()
         cuda.synchronize()
         self._let_go()
         room = max(_LEAST, 1 << (size - 1).bit_length())
-        hosts = self._hosts(room)
-        made = []
-        for host in hosts:  # all of them or none
-            made.append(Buffer(host, cuda.device_array(room, np.uint8), cuda.event(), cuda.event()))
-        self._buffers, self._turn = made, 0
-        self._held = len(made) * room, len(made) * room if self._is_pinned else 0
+        chunks = self._make_chunks(min(room, CHUNK_BYTES))
+        buffers = []
+        for _ in range(BUFFERS):  # all of them or none
+            buffers.append(Buffer(cuda.device_array(room, np.uint8), cuda.event()))
+        self._chunks, self._buffers = chunks, buffers
+        self._turn = self._next = 0
+        pinned = sum(chunk.host.size for chunk in chunks) if self._is_pinned else 0
+        self._held = BUFFERS * room, pinned
         self._ask(*self._held)
 
-    def _hosts(self, room: int) -> list[Bytes]:
+    def _make_chunks(self, room: int) -> list[Chunk]:
         if self._is_pinned:
             try:
-                return [cuda.pinned_array(room, np.uint8) for _ in range(BUFFERS)]
+                hosts = [cuda.pinned_array(room, np.uint8) for _ in range(CHUNKS)]
+                return [Chunk(host, cuda.event()) for host in hosts]
             except Exception as e:  # whatever a driver raises; one that is lost raises again
                 self._is_pinned = False
                 told = " ".join(str(e).split()) or type(e).__name__
                 self._note(
-                    f"there was no pinned memory of {BUFFERS} x {room:,} bytes ({told}); outputs "
+                    f"there was no pinned memory of {CHUNKS} x {room:,} bytes ({told}); outputs "
                     "were copied to the GPU without it, one piece after the other"
                 )
-        return [np.empty(room, np.uint8)]
+        return [Chunk(np.empty(room, np.uint8), cuda.event())]
 
     def _let_go(self) -> None:
-        self._buffers = []
+        self._buffers, self._chunks = [], []
         self._ask(*(-size for size in self._held))
         self._held = 0, 0
         if not SIMULATED:

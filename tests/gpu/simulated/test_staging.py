@@ -16,7 +16,7 @@ from paritygate.comparison.sending import sent
 from paritygate.core.errors import DeviceError
 from paritygate.gpu import checksum, staging
 from paritygate.gpu.proof import Checksums, stamp_of
-from paritygate.gpu.staging import BUFFERS, Lane, Lanes
+from paritygate.gpu.staging import BUFFERS, CHUNK_BYTES, CHUNKS, Lane, Lanes
 
 HOST, KERNELS, COPIES = range(3)
 
@@ -61,7 +61,7 @@ def test_pieces_arrive_as_they_were() -> None:
             np.testing.assert_array_equal(theirs, ours)
             assert theirs.dtype == ours.dtype
     lane.check()
-    assert held.device == held.pinned == BUFFERS << 18
+    assert (held.device, held.pinned) == (BUFFERS << 18, CHUNKS << 18)
     lane.close()
     assert (held.device, held.pinned, held.notes) == (0, 0, [])
 
@@ -92,6 +92,19 @@ def test_pieces_that_change_places_are_noticed() -> None:
         assert sums.agree() == (order == (0, 1))
 
 
+def test_an_array_of_many_chunks_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 1 << 9)
+    held = Held()
+    lane = held.lane()
+    for seed in range(5):
+        piece = a_piece(seed, 500 + seed)
+        for ours, theirs in zip(piece, send(lane, piece), strict=True):
+            np.testing.assert_array_equal(theirs, ours)
+    lane.check()
+    assert (held.device, held.pinned) == (BUFFERS << 16, CHUNKS << 9)
+    assert CHUNK_BYTES % staging._ALIGNED == 0
+
+
 def test_arrays_that_just_fit_and_just_dont() -> None:
     held = Held()
     lane = held.lane()
@@ -107,44 +120,42 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 def swapped(patch: pytest.MonkeyPatch) -> None:
     """Two buffers of the device have each other's pieces."""
-    real = Lane._make_room
+    real = Lane._carry
 
-    def make(self: Any, size: int) -> None:
-        fresh = not self._buffers
-        real(self, size)
-        if fresh:
-            one, two = self._buffers
-            self._copied_to = {id(one): two.device, id(two): one.device}
+    def carry(self: Any, array: Any, device: Any, start: int) -> int:
+        one, two = (buffer.device for buffer in self._buffers)
+        other = two if np.shares_memory(device._ary, one._ary) else one
+        return real(self, array, other[start : start + device.size], start)
 
-    def copy(self: Any, buffer: Any, size: int) -> None:
-        self._copied_to[id(buffer)][:size].copy_to_device(buffer.host[:size])
-
-    patch.setattr(Lane, "_make_room", make)
-    patch.setattr(Lane, "_copy", copy)
+    patch.setattr(Lane, "_carry", carry)
 
 
 def left_out(patch: pytest.MonkeyPatch) -> None:
     real, calls = Lane._copy, []
 
-    def copy(self: Any, buffer: Any, size: int) -> None:
-        calls.append(size)
-        if len(calls) != 3:
-            real(self, buffer, size)
+    def copy(self: Any, chunk: Any, source: Any, into: Any) -> None:
+        calls.append(into.size)
+        if len(calls) != 7:
+            real(self, chunk, source, into)
 
     patch.setattr(Lane, "_copy", copy)
 
 
 def cut_short(patch: pytest.MonkeyPatch) -> None:
     real = Lane._copy
-    patch.setattr(Lane, "_copy", lambda self, buffer, size: real(self, buffer, size - 256))
+
+    def copy(self: Any, chunk: Any, source: Any, into: Any) -> None:
+        real(self, chunk, source[:-248], into[:-248])
+
+    patch.setattr(Lane, "_copy", copy)
 
 
 def late(patch: pytest.MonkeyPatch) -> None:
-    """Copies that are made one turn later than the kernels are launched."""
+    """Copies that are made later than the kernels are launched."""
     real, waiting = Lane._copy, []
 
-    def copy(self: Any, buffer: Any, size: int) -> None:
-        waiting.append((buffer, size))
+    def copy(self: Any, *given: Any) -> None:
+        waiting.append(given)
         if len(waiting) > 1:
             real(self, *waiting.pop(0))
 
@@ -152,12 +163,12 @@ def late(patch: pytest.MonkeyPatch) -> None:
 
 
 def filled_too_early(patch: pytest.MonkeyPatch) -> None:
-    """The next piece is written over one that is being copied."""
+    """The next chunk is written over one that is being copied."""
     real = Lane._copy
 
-    def copy(self: Any, buffer: Any, size: int) -> None:
-        buffer.host[size // 2 : size // 2 + 8] += 1
-        real(self, buffer, size)
+    def copy(self: Any, chunk: Any, source: Any, into: Any) -> None:
+        source[8:16] += 1
+        real(self, chunk, source, into)
 
     patch.setattr(Lane, "_copy", copy)
 
@@ -166,9 +177,9 @@ def copied_too_early(patch: pytest.MonkeyPatch) -> None:
     """The next piece is copied over one that is being judged."""
     real = Lane.judged
 
-    def judged(self: Any, sent: Any) -> None:
-        sent.buffer.device[8:16].copy_to_device(np.full(8, 3, np.uint8))
-        real(self, sent)
+    def judged(self: Any, told: Any) -> None:
+        told.buffer.device[8:16].copy_to_device(np.full(8, 3, np.uint8))
+        real(self, told)
 
     patch.setattr(Lane, "judged", judged)
 
@@ -177,8 +188,10 @@ def come_late(patch: pytest.MonkeyPatch) -> None:
     """A piece comes when it has been judged, and what was there before was."""
     real, judged, waiting = Lane._copy, Lane.judged, []
 
-    def copy(self: Any, buffer: Any, size: int) -> None:
-        waiting.append((buffer, size))
+    def copy(self: Any, *given: Any) -> None:
+        if waiting:
+            real(self, *waiting.pop())
+        waiting.append(given)
 
     def copy_and_judge(self: Any, told: Any) -> None:
         real(self, *waiting.pop())
@@ -249,7 +262,7 @@ class Order:
             seen.append((who, int(self.clocks[who][who]), is_write))
 
     def event(self) -> Any:
-        role = ("copied", "judged")[self.events % 2]
+        role = "copied" if self.events % (CHUNKS + BUFFERS) < CHUNKS else "judged"
         self.events += 1
         at = np.zeros(3, int)
 
@@ -273,18 +286,18 @@ class Order:
 @pytest.fixture
 def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Order:
     """A lane's streams and buffers, watched; an event may be forgotten."""
+    monkeypatch.setattr(staging, "CHUNK_BYTES", 256)  # an array each, or less
     watched = Order(getattr(request, "param", None))
-    numbers: dict[int, int] = {}
+    numbers: dict[int, tuple[int, Any]] = {}
 
     def number(array: Any) -> int:
-        base = array
-        while getattr(base, "base", None) is not None:
-            base = base.base
-        return numbers.setdefault(id(base), len(numbers))
+        while array.base is not None:
+            array = array.base
+        return numbers.setdefault(id(array), (len(numbers), array))[0]
 
     class OnDevice:
         def __init__(self, array: Any) -> None:
-            self.array = array
+            self.array, self.size = array, array.size
 
         def __getitem__(self, rows: slice) -> OnDevice:
             return OnDevice(self.array[rows])
@@ -336,7 +349,7 @@ def send_all(lane: Lane, pieces: int = 6) -> None:
 def test_no_buffer_is_written_while_it_is_read(order: Order) -> None:
     send_all(Held().lane())
     assert order.races == 0
-    assert len(order.accesses) == 2 * BUFFERS
+    assert len(order.accesses) == BUFFERS + CHUNKS
 
 
 def test_pieces_that_grow_wait_for_those_on_their_way(order: Order) -> None:
@@ -372,6 +385,7 @@ def test_without_pinned_memory_pieces_are_copied_as_kernels_are_launched(
     monkeypatch.setattr(staging.cuda, "pinned_array", refuse)
     send_all(Held().lane())
     assert order.clocks[COPIES][COPIES] == 0
+    assert order.clocks[KERNELS][KERNELS] > 0
 
 
 def test_a_piece_is_judged_before_the_next_is_asked_for() -> None:
@@ -417,10 +431,10 @@ def test_pinned_memory_that_is_refused_is_told(monkeypatch: pytest.MonkeyPatch) 
         for ours, theirs in zip(a_piece(seed), send(lane, a_piece(seed)), strict=True):
             np.testing.assert_array_equal(theirs, ours)
     lane.check()
-    assert (held.device, held.pinned) == (1 << 16, 0)
+    assert (held.device, held.pinned) == (BUFFERS << 16, 0)
     (note,) = held.notes
     assert note == (
-        "there was no pinned memory of 2 x 65,536 bytes (no more); outputs were copied to the GPU "
+        "there was no pinned memory of 3 x 65,536 bytes (no more); outputs were copied to the GPU "
         "without it, one piece after the other"
     )
 

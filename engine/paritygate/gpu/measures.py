@@ -171,6 +171,7 @@ def measure(
     thread = cuda.threadIdx.x
     window = cuda.shared.array(WINDOW, np.uint32)
     large = cuda.shared.array(2, np.int64)
+    counted = cuda.shared.array(2, np.uint32)  # errors that are zero, pairs without a distance
     exponents = cuda.shared.array(PRODUCTS, np.int64)
     units = cuda.shared.array((UNITS, THREADS), np.int64)
     own = cuda.shared.array((2, THREADS), np.uint64)
@@ -180,7 +181,7 @@ def measure(
     for kind in range(2):
         own[kind, thread], own_at[kind, thread] = 0, -1
     if thread < 2:
-        large[thread] = 0
+        large[thread], counted[thread] = 0, 0
     cuda.syncthreads()
     start = cuda.blockIdx.x * TILE
     largest_of(ref, cand, start + thread, min(start + _GUESSED, ref.size), large)
@@ -239,10 +240,8 @@ def measure(
                 ):
                     own[kind, thread], own_at[kind, thread] = apart, k
 
-    if zeros > 0:
-        cuda.atomic.add(bins, 0, zeros)
-    if undefined > 0:
-        cuda.atomic.add(extra, ULP_UNDEFINED, undefined)
+    cuda.atomic.add(counted, 0, zeros)
+    cuda.atomic.add(counted, 1, undefined)
     cuda.syncthreads()
     for place in range(thread, WINDOW, THREADS):
         if window[place] > 0:
@@ -258,6 +257,9 @@ def measure(
             keep_further(own, own_at, thread, thread + span, batch.width, batch.first, ordinals)
         cuda.syncthreads()
         span //= 2
+    if thread == 0:
+        cuda.atomic.add(bins, 0, counted[0])
+        cuda.atomic.add(extra, ULP_UNDEFINED, counted[1])
     if thread < 2:
         tops[thread, cuda.blockIdx.x] = own[thread, 0]
         at[thread, cuda.blockIdx.x] = own_at[thread, 0]

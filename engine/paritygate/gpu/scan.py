@@ -243,7 +243,7 @@ def scan(
         dirty: `(tiles,)` uint8 set to whether a tile has an element that isn't good.
     """
     thread = cuda.threadIdx.x
-    table = cuda.shared.array(CLASSES, np.int64)
+    table = cuda.shared.array(CLASSES, np.uint32)  # a block has at most `sums.MOST` elements
     shared = cuda.shared.array(2, np.int64)  # bits of: an excess that was reached, a large error
     units = cuda.shared.array((4, THREADS), np.int64)
     own = cuda.shared.array((3, THREADS), np.float64)

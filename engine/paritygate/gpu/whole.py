@@ -115,6 +115,7 @@ def scan_whole(
     """
     thread = cuda.threadIdx.x
     shared = cuda.shared.array(1, np.int64)
+    counted = cuda.shared.array(2, np.uint32)  # pairs, and those that are equal
     units = cuda.shared.array((UNITS, THREADS), np.int64)
     own = cuda.shared.array((_ROWS, THREADS), np.int64)
     own_at = cuda.shared.array((2, THREADS), np.int64)
@@ -122,7 +123,7 @@ def scan_whole(
         own[row, thread] = 0
     own_at[0, thread], own_at[1, thread] = -1, -1
     if thread == 0:
-        shared[0] = 0
+        shared[0], counted[0], counted[1] = 0, 0, 0
     cuda.syncthreads()
     start = cuda.blockIdx.x * TILE
     guess = largest_of(ref, cand, start + thread, min(start + _GUESSED, ref.size))
@@ -168,12 +169,10 @@ def scan_whole(
         if thread == 0:
             dirty[tile] = 1 if is_dirty else 0
 
-    if finite > 0:
-        cuda.atomic.add(counts, FINITE, finite)
+    cuda.atomic.add(counted, 0, finite)
+    cuda.atomic.add(counted, 1, zeros)
     if outside > 0:
         cuda.atomic.add(counts, OVER, outside)
-    if is_full and zeros > 0:
-        cuda.atomic.add(bins, 0, zeros)
     units[0, thread], units[1, thread] = total, deep_total
     units[2, thread], units[3, thread] = magnitude, deep_magnitude
     units[4, thread], units[5, thread] = ee, deep_ee
@@ -192,7 +191,9 @@ def scan_whole(
         add_units(chunks, E, units[1, 0], grid_of(exponent, DEEP))
         add_units(chunks, ABS_E, units[2, 0], grid_of(exponent, COARSE))
         add_units(chunks, ABS_E, units[3, 0], grid_of(exponent, DEEP))
+        cuda.atomic.add(counts, FINITE, counted[0])
         if is_full:
+            cuda.atomic.add(bins, 0, counted[1])
             add_units(chunks, EE, units[4, 0], grid_of(of_squares, COARSE))
             add_units(chunks, EE, units[5, 0], grid_of(of_squares, DEEP))
         for row in range(_ROWS):

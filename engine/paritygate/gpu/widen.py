@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from paritygate.gpu.device import cuda, device, float_of, kernel, product, widen
 
 
@@ -58,13 +60,19 @@ def widen_flags(flags: Any, into: Any) -> None:
 @kernel
 def count_ends(values: Any, low: float, high: float, counts: Any, at: int) -> None:
     """Count finite values of at most `low` and of at least `high` in `counts`, from `at` on."""
+    thread = cuda.threadIdx.x
+    own = cuda.shared.array(2, np.uint32)
+    if thread < 2:
+        own[thread] = 0
+    cuda.syncthreads()
     lows, highs = 0, 0
     for k in range(cuda.grid(1), values.size, cuda.gridsize(1)):
         value = widen(values[k])
         if abs(value) < math.inf:
             lows += 1 if value <= low else 0
             highs += 1 if value >= high else 0
-    if lows > 0:
-        cuda.atomic.add(counts, at, lows)
-    if highs > 0:
-        cuda.atomic.add(counts, at + 1, highs)
+    cuda.atomic.add(own, 0, lows)
+    cuda.atomic.add(own, 1, highs)
+    cuda.syncthreads()
+    if thread < 2 and own[thread] > 0:
+        cuda.atomic.add(counts, at + thread, own[thread])

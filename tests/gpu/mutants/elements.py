@@ -167,7 +167,7 @@ MEASURES = of_rule(
     ("product(r, error), of_re, 2,", "product(r, abs(error)), of_re, 2,", "signs"),
     ("rr, deep_rr = rr + coarse, deep_rr + deep", "rr = rr + coarse", "the deep grid"),
     ("LOST + row, 1)", "LOST, 1)", "which sum lost a term"),
-    ("cuda.atomic.add(extra, ULP_UNDEFINED, undefined)", "pass", "pairs without steps"),
+    ("cuda.atomic.add(counted, 1, undefined)", "counted[1] = undefined", "one thread's"),
     ("units[row, thread] += units[row, thread + span]", "pass", "units of one thread"),
 )
 
@@ -201,6 +201,8 @@ RANKS = of_rule(
 WHOLE = of_rule(
     "gpu/whole.py",
     "whole",
+    ("cuda.atomic.add(counted, 0, finite)", "counted[0] = finite", "one thread's pairs"),
+    ("cuda.atomic.add(bins, 0, counted[1])", "pass", "none is equal"),
     ("error <= integer_bound(bound) and error <= cap", "error <= integer_bound(bound)", "no cap"),
     ("error <= integer_bound(bound) and error <= cap", "error <= cap", "no bounds"),
     ("if not (error <= integer_bound(bound) and", "if not (widen(error) <= bound and", "rounded"),
@@ -219,6 +221,7 @@ WHOLE = of_rule(
 WIDENING = of_rule(
     "gpu/widen.py",
     "widening",
+    ("cuda.atomic.add(counts, at + thread, own", "cuda.atomic.add(counts, at, own", "one end"),
     ("if magnitude > form.most:", "if magnitude >= form.most:", "the largest number"),
     ("math.inf if magnitude == form.infinity else math.nan", "math.inf", "NaN are infinite"),
     ("if bits == form.undefined:", "if False:", "the NaN in place of -0"),
@@ -227,7 +230,7 @@ WIDENING = of_rule(
     ("if abs(value) < math.inf:", "if True:", "infinite values are at an end"),
     ("lows += 1 if value <= low", "lows += 1 if value < low", "the lowest itself"),
     ("highs += 1 if value >= high", "highs += 1 if value > high", "the highest itself"),
-    ("cuda.atomic.add(counts, at + 1, highs)", "counts[at + 1] = highs", "one thread's"),
+    ("cuda.atomic.add(own, 1, highs)", "own[1] = highs", "one thread's"),
 )
 
 WHOLE_FAILING = of_rule(

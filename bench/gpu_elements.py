@@ -100,7 +100,8 @@ class OnDevice:
         """Both sides, of which that share fails."""
         share = FAILING[self.failing]
         size = scale.side_bytes // (16 if share == 1 and not scale.is_tiny else 1)
-        ref, cand = tile(tile_samples(self.width, self.dtype, size), self.width, self.dtype)
+        samples = tile_samples(self.width, self.dtype, size)
+        ref, cand = tile(samples, self.width, self.dtype, scale.side_bytes)
         if share:
             cand = cand.copy()
             bad = np.random.default_rng(42).random(len(cand)) < share

@@ -1,7 +1,7 @@
 """The same statistics and flips, plainly written for CuPy or torch over arrays of a device.
 
-Nothing is waited for between batches. In the simulator NumPy stands for CuPy, and torch works on
-the CPU.
+What is found of a batch stays on the device until all are done. In the simulator NumPy stands for
+CuPy, and torch works on the CPU.
 """
 
 from __future__ import annotations

@@ -83,10 +83,15 @@ class Sides:
         return [(at, min(at + rows, samples)) for at in range(0, samples, rows)]
 
 
-def tile(samples: int, width: int, name: str) -> tuple[Array, Array]:
-    """Both sides, `(samples, width)`, that are close to each other; the same for the same size."""
-    ref, cand = _drawn(samples * width, name)
-    return ref.reshape(samples, width), cand.reshape(samples, width)
+def tile(samples: int, width: int, name: str, most: int) -> tuple[Array, Array]:
+    """Both sides, `(samples, width)`, that are close to each other; of `most` bytes all are drawn.
+
+    They are not to be changed: others of the same dtype are parts of the same values.
+    """
+    size = samples * width
+    drawn = _drawn(max(size, min(most, TILE_BYTES) // numpy_dtype(name).itemsize), name)
+    ref, cand = (side[:size].reshape(samples, width) for side in drawn)
+    return ref, cand
 
 
 def tolerance_of(name: str) -> Tolerance:
@@ -117,7 +122,7 @@ def ns_each(found: Mapping[str, list[float]], elements: int) -> dict[str, list[f
     return {name: [1e9 * s / elements for s in values] for name, values in found.items()}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # cases of one dtype follow each other
 def _drawn(elements: int, name: str) -> tuple[Array, Array]:
     rng, dtype = np.random.default_rng(41), numpy_dtype(name)
     if dtype.kind in "iu":

@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.gpu_elements import TIERS
 from bench.gpu_libraries import LackingError, Tier
@@ -117,31 +116,39 @@ class Start:
         paths = [scale.folder / f"start-{side}.arrow" for side in ("ref", "cand")]
         for path, noise in zip(paths, (0.0, 1e-6), strict=True):
             write(path, scale.pick(SAMPLES, SAMPLES, 3), WIDTH, noise)
-        rounds = [_round(scale.folder, paths) for _ in range(1 if scale.quick else ROUNDS)]
-        cold, warm, wholes = ([found[k] for found in rounds] for k in range(3))
+        times = 1 if scale.quick else ROUNDS
+        cold, *warm = _parts(scale.folder, times)
+        first, on_gpu, on_cpu = _wholes(scale.folder, paths, times)
         rows: list[Row | Missing] = []
-        for k in range(len(NAMES)):
-            base = [found[k] for found in cold]
-            rows.append(Row.of(self.labels[2 * k], base, "s"))
-            own = [found[k] for found in warm]
-            rows.append(Row.against(self.labels[2 * k + 1], own, "s", base, "cold caches"))
-        for label, on in zip(self.labels[-2:], ("cold", "warm"), strict=True):
-            ours, host = ([found[f"{on} {where}"] for found in wholes] for where in ("cuda", "cpu"))
-            rows.append(Row.against(label, ours, "s", host, "comparing on the CPU"))
-        return rows
+        for k, base in enumerate(cold):
+            ours = [found[k] for found in warm]
+            given = self.labels[2 * k + 1], ours, "s", [base] * times, "cold caches"
+            rows += [Row.of(self.labels[2 * k], [base], "s"), Row.against(*given)]
+        what = "comparing on the CPU"
+        rows.append(Row.of(self.labels[-2], [first], "s"))
+        return [*rows, Row.against(self.labels[-1], on_gpu, "s", on_cpu, what)]
 
 
-def _round(parent: Path, paths: Sequence[Path]) -> tuple[list[float], list[float], dict[str, Any]]:
-    """Seconds of the parts with cold caches and with warm ones, and of whole processes."""
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(dir=parent) as first:
-        cold, warm = (json.loads(_python(first, PARTS)) for _ in range(2))
-    for on in ("cuda", "cpu"):
-        with tempfile.TemporaryDirectory(dir=parent) as caches:
-            for state in ("cold", "warm"):
-                args = caches, WHOLE, *map(str, paths), on
-                found[f"{state} {on}"] = seconds(lambda args=args: _python(*args))
-    return cold, warm, found
+def _parts(parent: Path, times: int) -> list[list[float]]:
+    """Seconds of the parts with cold caches, then so many times with warm ones."""
+    with tempfile.TemporaryDirectory(dir=parent) as caches:
+        return [json.loads(_python(caches, PARTS)) for _ in range(times + 1)]
+
+
+def _wholes(
+    parent: Path, paths: Sequence[Path], times: int
+) -> tuple[float, list[float], list[float]]:
+    """Seconds of a process with cold caches; with warm ones on the device, and on the CPU."""
+    with tempfile.TemporaryDirectory(dir=parent) as caches:
+
+        def whole(on: str) -> float:
+            return seconds(lambda: _python(caches, WHOLE, *map(str, paths), on))
+
+        first = whole("cuda")
+        whole("cpu")
+        rounds = [(whole("cuda"), whole("cpu")) for _ in range(times)]
+    on_gpu, on_cpu = zip(*rounds, strict=True)
+    return first, list(on_gpu), list(on_cpu)
 
 
 def _python(caches: str, code: str, *args: str) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
-from bench import gpu, gpu_start
+from bench import gpu, gpu_kernels, gpu_libraries, gpu_start
 from bench.gpu_cases import CASES
 from bench.gpu_elements import Batched, OnDevice
 from bench.gpu_libraries import LackingError
@@ -84,6 +86,41 @@ def test_parts_of_the_start_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gpu_start, "_python", answer)
     case = gpu_start.Start()
     check(case.measure(DeviceScale(tmp_path, quick=True, is_tiny=True)), case.labels)
+
+
+def test_kernels_are_timed_by_the_device_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
+
+    class Event:
+        def record(self) -> None:
+            done.append("record")
+
+        def synchronize(self) -> None:
+            done.append("wait")
+
+        def elapsed_time(self, end: object) -> float:
+            assert end is not self
+            return 2.0  # milliseconds
+
+    monkeypatch.setattr(gpu_kernels, "SIMULATED", False)
+    monkeypatch.setattr(gpu_kernels, "cuda", SimpleNamespace(event=Event))
+    assert gpu_kernels.device_seconds(lambda: done.append("work")) == 0.002
+    assert done == ["record", "work", "record", "wait"]
+
+
+def test_memory_that_was_kept_for_later_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes = {name: mock.MagicMock() for name in ("cupy", "torch")}
+    device = mock.MagicMock()
+    monkeypatch.setattr(gpu_libraries, "SIMULATED", False)
+    monkeypatch.setattr(gpu_libraries, "cuda", device)
+    for name, fake in fakes.items():
+        monkeypatch.setitem(sys.modules, name, fake)
+    gpu_libraries.give_back()
+    fakes["cupy"].get_default_memory_pool().free_all_blocks.assert_called_once_with()
+    fakes["torch"].cuda.empty_cache.assert_called_once_with()
+    device.current_context().deallocations.clear.assert_called_once_with()
 
 
 def test_what_fails_leaves_a_row_and_a_new_process_goes_on(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
+from tests.gpu import blocks
 from tests.gpu.deciding import FLOATS, cases
 from tests.gpu.deciding import check as check_decisions
 from tests.gpu.dtypes import FLOAT_PAIRS, LONG_PAIRS, SMALL_PAIRS, a_pair
@@ -109,3 +110,26 @@ def test_many_rows_decide_what_the_cpu_decides(kind: str, width: int, dtype: str
     rule = DecisionRule("d", "s", argmax=kind == "argmax", topk=None if kind == "argmax" else 1)
     given = {"rule": rule, "tolerance": Tolerance(1e-3, 1e-4), "stats": "full", "labelled": True}
     check_decisions({**given, "ref": ref, "cand": cand}, range(len(ref)), [len(ref) // 3])
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(), (3,), (20, 31)])
+def test_samples_that_are_asked_for_are_gathered(dtype: str, shape: tuple[int, ...]) -> None:
+    array = (np.random.default_rng(2).normal(size=(5000, *shape)) * 9).astype(dtype)
+    blocks.check_gathered(array, [7, 2600], np.arange(1, 4999, 7))
+    blocks.check_gathered(array, [7, 2600], [6, 7, 4999])
+
+
+@pytest.mark.parametrize("stats", ["gate", "full"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int64"])
+def test_blocks_share_no_counts_and_their_samples_confirm_them(dtype: str, stats: Any) -> None:
+    ours = blocks.comparer(dtype, 10, stats)
+    for number, fails in enumerate((True, False, True, False)):
+        sides = blocks.block(number, dtype, 70_000, 10, fails=fails)
+        blocks.check_block(ours, sides, 70_000 * number)
+
+
+@pytest.mark.parametrize("kind", ["argmax", "topk"])
+@pytest.mark.parametrize("width", [3, 500])
+def test_blocks_that_are_decided_share_no_counts(kind: str, width: int) -> None:
+    blocks.check_decided(kind, 50_000 // width, width)

@@ -8,33 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import cuda
+from tests.gpu import blocks
+from tests.gpu.blocks import there
 from tests.gpu.simulated import test_staying
 from tests.gpu.simulated.test_placed_decisions import ROWS, decider
 from tests.gpu.simulated.test_placed_decisions import place as gpu
 from tests.gpu.simulated.test_placed_decisions import sides as scores
 from tests.gpu.simulated.test_placed_decisions import there as lying
 
-from paritygate.comparison import canary
-from paritygate.comparison.elements import ElementComparer
-from paritygate.comparison.place import Place
-from paritygate.comparison.placed import PlacedComparer
 from paritygate.core.errors import DeviceError
-from paritygate.core.policy import Tolerance
 from paritygate.gpu import failing, gather, scan, tensor, whole
-from paritygate.gpu.driver import Chip
 from paritygate.gpu.tensor import DeviceTensor
 
 SAMPLES, WIDTH = 40, 5
-CHIP = Chip("A", "9.0", 1 << 30, "", "13.0")
-TOLERANCE = Tolerance(1e-3, 1e-3)
 plan = test_staying.plan
-
-
-def there(array: Any, *cuts: int) -> DeviceTensor:
-    bits = array if array.dtype.kind in "fiub" else array.view(f"u{array.itemsize}")
-    parts = [cuda.to_device(part.copy()) for part in np.split(bits, cuts)]
-    return DeviceTensor(parts, array.dtype)
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "f2", "f4", "f8"])
@@ -42,11 +29,11 @@ def there(array: Any, *cuts: int) -> DeviceTensor:
 def test_samples_that_are_asked_for_are_gathered(dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)
     array = (rng.normal(size=(SAMPLES, *shape)) * 9).astype(dtype)
-    found = there(array, 3, 4, 25)
     for rows in ([5], [0, 2, 3, 4, 5, 7, 24, 25, 39], [3, 5, 6], [8, 39]):
-        picked = found.picked(np.array(rows))
-        assert picked.dtype == array.dtype
-        np.testing.assert_array_equal(picked, array[rows])
+        blocks.check_gathered(array, [3, 4, 25], rows)
+    found = there(array, 3, 4, 25)
+    for held in ([1, 9], [0, 9, 11], [2]):
+        np.testing.assert_array_equal(found.picked(np.array(held)), array[held])
     assert found._host is None
     np.testing.assert_array_equal(found.picked(np.arange(22)), array[:22])
     assert found._host is not None
@@ -90,19 +77,7 @@ def test_a_run_whose_samples_come_back_as_others_has_no_verdict(
 
 
 def sides(dtype: str) -> tuple[Any, Any]:
-    rng = np.random.default_rng(4)
-    ref = np.round(rng.normal(size=(SAMPLES, WIDTH)) * 50)
-    cand = ref.copy()
-    cand[3:30:4] += rng.integers(1, 4, cand[3:30:4].shape)
-    cand[5, 1] += 3
-    if dtype.startswith("f"):
-        cand[9, 2] = np.nan
-    return ref.astype(dtype), cand.astype(dtype)
-
-
-def comparer(dtype: str) -> PlacedComparer:
-    tolerance = TOLERANCE if dtype.startswith("f") else Tolerance()
-    return PlacedComparer(Place(CHIP), "s", "y", tolerance, dtype, dtype, (WIDTH,), "full")
+    return blocks.block(4, dtype, SAMPLES, WIDTH, fails=True)
 
 
 DTYPES = ["float32", "float16", "int64"]
@@ -111,19 +86,15 @@ ALL = np.arange(SAMPLES)
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_samples_that_come_back_confirm_what_was_listed(dtype: str) -> None:
-    ref, cand = sides(dtype)
-    ours = comparer(dtype)
-    host = ElementComparer(ours.tolerance, dtype, dtype, (WIDTH,), "full")
-    expected = host.compare(ref, cand, ALL, is_lazy=False)
-    own, other = there(ref, 7, 30), there(cand, 20)
-    found = ours.compare(own, other, ALL, is_lazy=True)
-    some = np.array([0, 3, 5, 9, 11, 38])
-    ours.look_at(found[1], some, own, other)
-    ours.confirm(found[1], some, own, other)
-    assert own._host is None
-    assert canary.difference(found, expected) == ""
-    worst = found[1].worst.of(some)
-    np.testing.assert_array_equal(worst.index, expected[1].worst.of(some).index)
+    ours = blocks.comparer(dtype, WIDTH)
+    for number, fails in enumerate((True, False, True)):
+        sides = blocks.block(number, dtype, SAMPLES, WIDTH, fails=fails)
+        blocks.check_block(ours, sides, SAMPLES * number)
+
+
+@pytest.mark.parametrize("kind", ["argmax", "topk"])
+def test_blocks_that_are_decided_share_no_counts(kind: str) -> None:
+    blocks.check_decided(kind, SAMPLES, WIDTH)
 
 
 @pytest.mark.parametrize(("dtype", "few"), [("float32", 0), ("float32", 99), ("int64", 0)])
@@ -131,14 +102,14 @@ def test_a_sample_that_comes_back_instead_of_another_is_noticed(
     dtype: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref, cand = sides(dtype)
-    ours, own, other = comparer(dtype), there(ref, 7), there(cand)
+    ours, own, other = blocks.comparer(dtype, WIDTH), there(ref, 7), there(cand)
     _, detail = ours.compare(own, other, ALL, is_lazy=True)
     real = DeviceTensor._fetched
     monkeypatch.setattr(tensor, "_FEW", few)
     monkeypatch.setattr(DeviceTensor, "_fetched", lambda self, rows: real(self, rows + 1))
     with pytest.raises(DeviceError, match=r"lists \d+ failing elements of sample 3 of a block, "):
         ours.confirm(detail, np.array([3, 5, 11]), own, other)
-    ours, own, other = comparer(dtype), there(ref, 7), there(cand)
+    ours, own, other = blocks.comparer(dtype, WIDTH), there(ref, 7), there(cand)
     with pytest.raises(DeviceError, match="lists 0 failing elements of sample 10 of a block, "):
         ours.confirm(detail, np.array([10]), own, other)
 
@@ -165,7 +136,7 @@ def test_a_flag_that_is_lost_is_noticed(dtype: str, monkeypatch: pytest.MonkeyPa
         flags[np.flatnonzero(flags)[2]] = 0
         dirty.copy_to_device(flags)
 
-    ours = comparer(dtype)
+    ours = blocks.comparer(dtype, WIDTH)
     module, name = (whole, "scan_whole") if dtype == "int64" else (scan, "scan")
     monkeypatch.setattr(module, name, After(getattr(module, name), lose))
     if dtype == "int64":
@@ -183,7 +154,7 @@ def test_a_count_that_is_off_by_one_is_noticed(
         kept = args[-1]
         kept[0, failing.ELEMENTS] = int(kept[0, failing.ELEMENTS]) + by
 
-    ours = comparer(dtype)
+    ours = blocks.comparer(dtype, WIDTH)
     name = "keep_failing_whole" if dtype == "int64" else "keep_failing"
     monkeypatch.setattr(failing, name, After(getattr(failing, name), change))
     with pytest.raises(DeviceError, match=r"it found \d+ failing elements, and lists samples with"):

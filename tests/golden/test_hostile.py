@@ -20,6 +20,7 @@ from paritygate.golden.pack import open_pack
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ["file", "stream", "parquet"]
+COLUMNS = 12_000
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -128,17 +129,17 @@ def wide(path: Path, container: Container, prefix: str, columns: int) -> Path:
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("prefix", ["c", "in.c"])
 def test_tens_of_thousands_of_columns(tmp_path: Path, container: Container, prefix: str) -> None:
-    path = wide(tmp_path / "p", container, prefix, 30_000)
+    path = wide(tmp_path / "p", container, prefix, COLUMNS)
     started = time.process_time()
     with open_pack([path], tmp_path) as pack:
         pack.scan_ids()
-        assert len(pack.inputs) == (30_000 if prefix == "in.c" else 0)
+        assert len(pack.inputs) == (COLUMNS if prefix == "in.c" else 0)
     with pytest.raises(
         GoldenError, match="no id column 'id'; the columns are: sample_id,"
     ) as error:
         open_pack([path], tmp_path, id_column="id")
     assert len(str(error.value)) < 1_000
-    assert time.process_time() - started < 20
+    assert time.process_time() - started < 8
 
 
 @pytest.mark.parametrize("container", CONTAINERS)

@@ -18,7 +18,7 @@ from paritygate.api.plans import load_plan
 from paritygate.pipeline.execute import Options, Outcome, execute
 
 SAMPLES, WIDTH = 1_010, 4
-BATCH = 16  # a search halves it, and starts a process each time
+BATCH = 8  # a search halves it, and starts a process each time
 BAD = (17, 300, 301)
 POISON = 999.0
 GOOD = "def good(d):\n    return {'y': d['x'] * 2}\n"
@@ -158,8 +158,8 @@ def test_a_crash_that_does_not_come_back_holds_and_is_told(tmp_path: Path) -> No
     assert reason.code == "runner.crashed"
     assert "not reproducible" in reason.message
     assert "SIGABRT" in reason.message
-    assert reason.message.startswith("runner 'bad': while batch 1 (ids 16 to 31) ran, its process")
-    assert "ids 16 to 31" in reason.message
+    assert reason.message.startswith("runner 'bad': while batch 2 (ids 16 to 23) ran, its process")
+    assert "ids 16 to 23" in reason.message
     assert outcome.summary["stages"][0]["samples"]["compared"] == SAMPLES
     assert outcome.summary["runners"]["bad"]["isolation"]["regrouped_samples"] == 0
 
@@ -167,7 +167,7 @@ def test_a_crash_that_does_not_come_back_holds_and_is_told(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_crash_that_takes_two_samples_blames_none_and_holds(tmp_path: Path) -> None:
     code = bad("pass").replace(".any())", ".sum() == 2)").replace("time.sleep(60)", "os.abort()")
-    outcome = run(tmp_path, make(tmp_path, code, "process", poisoned=(5, 10)))
+    outcome = run(tmp_path, make(tmp_path, code, "process", poisoned=(2, 5)))
     (reason,) = outcome.judgement.reasons
     assert reason.code == "runner.crashed"
     assert "no sample of it does so alone" in reason.message

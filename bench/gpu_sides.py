@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from bench.make import Array
-from bench.measure import Scale, in_turn
+from bench.measure import Scale, in_turn, seconds
 
 from paritygate.comparison.device_sides import stored
 from paritygate.core.dtypes import numpy_dtype
@@ -112,9 +112,11 @@ def paced(scale: DeviceScale, works: Mapping[str, Callable[[], float]]) -> dict[
     """As `in_turn`, in fewer rounds where they take long."""
     if scale.quick:
         return in_turn(scale, works)
-    taken = sum(work() for work in works.values())
+    once = replace(scale, turns=9)
+    in_turn(once, works, is_warm=True)
+    taken = seconds(lambda: in_turn(once, works, is_warm=True))
     turns = 1 if 9 * taken <= SECONDS else 3 if 3 * taken <= MOST_SECONDS else 9
-    return in_turn(replace(scale, turns=turns), works)
+    return in_turn(replace(scale, turns=turns), works, is_warm=True)
 
 
 def ns_each(found: Mapping[str, list[float]], elements: int) -> dict[str, list[float]]:

@@ -165,13 +165,16 @@ def run_seconds(plan: Mapping[str, Any], threads: int) -> tuple[float, RunResult
     return whole - float(result.summary["timing"]["startup_s"]), result
 
 
-def in_turn(scale: Scale, works: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
+def in_turn(
+    scale: Scale, works: Mapping[str, Callable[[], float]], *, is_warm: bool = False
+) -> dict[str, list[float]]:
     """Let each work measure itself once a round; every other round goes backwards.
 
-    One round goes before that isn't counted, so that caches, kernels and sessions are warm.
+    One round goes before that isn't counted, so that caches, kernels and sessions are warm, unless
+    they are.
     """
     found: dict[str, list[float]] = {name: [] for name in works}
-    for work in () if scale.quick else works.values():
+    for work in () if scale.quick or is_warm else works.values():
         work()
     for number in range(scale.rounds):
         for name in list(works)[:: 1 if number % 2 == 0 else -1]:

@@ -10,12 +10,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from bench import gpu, gpu_kernels, gpu_libraries, gpu_start
+from bench import gpu, gpu_kernels, gpu_libraries, gpu_sides, gpu_start
 from bench.gpu_cases import CASES
 from bench.gpu_elements import Batched, OnDevice
 from bench.gpu_libraries import LackingError
 from bench.gpu_report import Equality, Missing, Report
-from bench.gpu_sides import DeviceScale
+from bench.gpu_sides import DeviceScale, paced
 from bench.measure import Row
 
 NAMES = (
@@ -108,6 +108,20 @@ def test_kernels_are_timed_by_the_device_where_there_is_one(
     monkeypatch.setattr(gpu_kernels, "cuda", SimpleNamespace(event=Event))
     assert gpu_kernels.device_seconds(lambda: done.append("work")) == 0.002
     assert done == ["record", "work", "record", "wait"]
+
+
+@pytest.mark.parametrize(("taken", "rounds"), [(0.1, 9), (1.0, 3), (30.0, 1)])
+def test_what_takes_long_is_measured_in_fewer_rounds(
+    taken: float, rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds(work: Any) -> float:
+        work()
+        return taken
+
+    monkeypatch.setattr(gpu_sides, "seconds", seconds)
+    answers = iter([500.0, 400.0, *[0.7] * 9])  # the first one compiles
+    found = paced(DeviceScale(tmp_path), {"work": lambda: next(answers)})
+    assert found == {"work": [0.7] * rounds}
 
 
 def test_memory_that_was_kept_for_later_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from numba import types
 from tests.gpu.compiled.ptx import ptx_of
@@ -65,6 +66,25 @@ def test_a_kernel_is_compiled_once(folder: Path) -> None:
     assert code(again, DOUBLES) != compiled
     assert hits(again) == 1
     assert len(list(folder.iterdir())) == 2
+
+
+def test_a_launch_takes_the_kernel_that_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[bytes] = []
+    numba = importlib.import_module("numba.cuda.dispatcher")
+    monkeypatch.setattr(
+        numba._Kernel,
+        "launch",
+        lambda made, *_: launched.append(bytes(made.library.get_cubin().code)),
+    )
+    kernels = fresh(), fresh()
+    for made in kernels:
+        for _ in range(2):
+            made[2, 32](np.zeros(5, np.uint8), np.zeros(5, np.float32))
+    assert [hits(made) for made in kernels] == [0, 1]
+    assert launched == launched[:1] * 4
+    assert len(list(folder.iterdir())) == 1
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "of another kernel", "empty"])

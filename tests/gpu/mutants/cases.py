@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from typing import Any, cast
 
 import numpy as np
-from tests.gpu import deciding, equality
+from tests.gpu import equality
 from tests.gpu.dtypes import a_pair
+from tests.gpu.mutants.inputs import SMALL, ZERO, Array, Check
+from tests.gpu.mutants.scores import of_argmax, of_bands, of_conversion, of_rows, of_topk
 
-from paritygate.core.bands import parse_bands
-from paritygate.core.policy import DecisionRule, Tolerance
+from paritygate.core.policy import Tolerance
 from paritygate.gpu import device, tally
+from paritygate.gpu.device import cuda
+from paritygate.gpu.gather import gathered
+from paritygate.gpu.proof import Checksums, stamp_of
 
-Check = Callable[[], None]
-Array = Any
-
-SMALL = Tolerance(1e-3, 1e-3)
-ZERO = Tolerance(0.0, 0.0)
 SPECIAL = (0.0, -0.0, 1.0, 5e-324, 1e-40, 3.4e38, 1.7e308, -1.7e308, math.nan, math.inf, -math.inf)
 TILES = 5
 
@@ -196,103 +194,6 @@ def of_widening() -> Iterator[Check]:
     yield checked(ends, ends[::-1].copy(), ZERO, range(6), [], names=("int8", "int8"))
 
 
-def decided(rule: dict[str, Any], ref: Array, cand: Array, *how: Any) -> Check:
-    ordinals, cuts, tolerance, labelled = how
-    case = {"rule": DecisionRule("d", "s", **rule), "ref": ref, "cand": cand, "stats": "full"}
-    case |= {"tolerance": tolerance, "labelled": labelled}
-    return partial(deciding.check, case, ordinals, cuts)
-
-
-def scores(rng: Any, shape: tuple[int, ...], dtype: Any, share: float) -> tuple[Array, Array]:
-    """Scores of few values, with neighbours of each other and special ones among them."""
-    made = np.round(rng.random(shape) * 10) / rng.choice([10, 2])
-    other = made + rng.choice([0.0, 0.0, 1e-8, 0.1], shape)
-    for side in (made, other):
-        at = rng.random(shape) < share
-        side[at] = rng.choice(deciding.SPECIAL, at.sum())
-    return made.astype(dtype), other.astype(dtype)
-
-
-TOLERANCES = (*deciding.TOLERANCES[1:4], Tolerance(0.0, 0.999, nonfinite="match"))
-
-
-def of_rows(
-    rules: Iterable[dict[str, Any]], shapes: tuple[Any, ...], seed: int, count: int = 13
-) -> Iterator[Check]:
-    """Rows of any scores, with ordinals of both kinds, with labels or not."""
-    rng = np.random.default_rng(seed)
-    for number, (rule, shape) in enumerate(product(rules, shapes)):
-        dtype = np.float32 if number % 2 else np.float64
-        samples = count + number % 3
-        sides = scores(rng, (samples, *shape), dtype, 0.2 if number % 4 else 0.0)
-        ordinals = rng.permutation(samples) if number % 2 else range(7, 7 + samples)
-        tolerance = TOLERANCES[number % len(TOLERANCES)]
-        yield decided(rule, *sides, ordinals, [number % 9], tolerance, number % 3 > 0)
-
-
-def of_bands() -> Iterator[Check]:
-    pairs = np.array([*product(sorted({*deciding.SPECIAL}), repeat=2)])
-    for number, tolerance in enumerate(TOLERANCES):
-        sides = pairs[:, 0].astype(np.float32), pairs[:, 1].astype(np.float32)
-        bands = {"bands": parse_bands(deciding.BANDS[number])}
-        yield decided(bands, *sides, range(len(pairs)), [], tolerance, True)
-    rules = [{"bands": parse_bands(text)} for text in deciding.BANDS]
-    ends = np.array([math.nan, 0.3, 0.7, 0.79, math.nan, 0.9, 0.1, -5.0, -3.0])
-    yield decided(rules[1], ends, ends, range(9), [], ZERO, False)
-    yield from of_rows(rules, ((),), 6, 30)
-    elementwise = {**rules[2], "elementwise": True}
-    yield from of_rows([elementwise, elementwise], ((3,),), 7)
-    equal = np.full((12, 3), 0.5)
-    backwards = np.arange(12)[::-1]
-    yield decided(elementwise, equal, equal, backwards, [5], ZERO, False)
-    many = np.full(2 * device.THREADS * 300, 0.9, np.float32)  # more than a byte counts
-    yield decided(rules[1], many, many, range(len(many)), [], ZERO, False)
-
-
-def renamed(classes: int) -> dict[str, Any]:
-    names = tuple(f"c{k}" for k in range(classes))
-    return {"ref_labels": names, "cand_labels": (*names[2:], *names[:2])}
-
-
-def of_argmax() -> Iterator[Check]:
-    pairs = np.array([*product(sorted({*deciding.SPECIAL}), repeat=2)]).astype(np.float32)
-    for tolerance in TOLERANCES[2:]:
-        sides = pairs, np.roll(pairs, 5, axis=0)
-        yield decided({"argmax": True}, *sides, range(len(pairs)), [], tolerance, True)
-    for classes in (9, 17):
-        rules = ({"argmax": True, "axis": 1}, {"argmax": True, "axis": 1, **renamed(classes)})
-        yield from of_rows(rules, ((classes,), (classes, 2)), classes)
-    yield from of_rows([{"argmax": True, "axis": 2}], ((2, 4),), 1)
-
-
-def of_topk() -> Iterator[Check]:
-    for classes, k in ((3, 2), (9, 2), (17, 3)):
-        rules = (
-            {"topk": k, "axis": 1, "order": "ranked"},
-            {"topk": k, "axis": 1, "order": "set", **renamed(classes)},
-            {"topk": min(classes, 9), "axis": 1, "order": "ranked"},
-        )
-        yield from of_rows(rules, ((classes,), (classes, 2)), classes + 1)
-
-
-def of_conversion() -> Iterator[Check]:
-    """Scores that are rounded to the reference's dtype, or to float64, where that matters."""
-    argmax, bands = {"argmax": True}, {"bands": parse_bands("no < 0.5 <= yes")}
-    rng = np.random.default_rng(8)
-    for names in (("float16", "float32"), ("bfloat16", "float64")):
-        ref, cand, _ = a_pair(rng, names, (20, 4))
-        cand[0], cand[1] = (65504.0, math.inf, 0.0, 0.0), (8e-8, 6.5e-8, 0.0, 0.0)
-        ref[:2] = 0.0
-        yield decided({**argmax, "compare_as": "output"}, ref, cand, range(20), [], SMALL, False)
-        sides = ref[:, 0].copy(), cand[:, 0].copy()
-        yield decided({**bands, "compare_as": "output"}, *sides, range(20), [], SMALL, False)
-    near = np.array([[2**53, 2**53 + 1, 0, 5]] * 4)  # neighbours that are one float64
-    far = np.array([[9, 2**53 + 1, 0, 5]] * 4)
-    for rule in (argmax, {"topk": 1, "order": "ranked"}):
-        for sides in ((near, far), (far, near)):
-            yield decided(rule, *sides, range(4), [], SMALL, False)
-
-
 def of_blocks() -> Iterator[Check]:
     """More blocks than a block has threads."""
     own = cast(Any, tally)
@@ -310,6 +211,33 @@ def of_blocks() -> Iterator[Check]:
     own._SIMULATED_BLOCKS = usual
 
 
+def agree(words: Array, row: int) -> None:
+    sums = Checksums(2)
+    total = sum((2 * k + 1) * word for k, word in enumerate(words.tolist())) % (1 << 64)
+    for serial in (3, 4):
+        sums.add(row, cuda.to_device(words), stamp_of(serial), total)
+    assert sums.agree()
+
+
+def of_sent() -> Iterator[Check]:
+    rng = np.random.default_rng(11)
+    for row in range(2):
+        yield partial(agree, rng.integers(0, 1 << 64, 21, dtype=np.uint64), row)
+
+
+def picked(values: Array, cut: int, rows: list[int]) -> None:
+    parts = [cuda.to_device(values[:cut]), cuda.to_device(values[cut:])]
+    found = gathered(parts, [0, cut, len(values)], np.array(rows))
+    np.testing.assert_array_equal(found.view(values.dtype), values[rows])
+
+
+def of_picked() -> Iterator[Check]:
+    rng = np.random.default_rng(12)
+    for dtype in (np.float32, np.float64, np.uint8):
+        values = rng.integers(0, 99, (9, 3)).astype(dtype)
+        yield partial(picked, values, 4, [1, 3, 4, 7, 8])
+
+
 CASES: dict[str, Callable[[], Iterator[Check]]] = {
     "scan": of_scan,
     "failing": of_failing,
@@ -321,4 +249,6 @@ CASES: dict[str, Callable[[], Iterator[Check]]] = {
     "topk": of_topk,
     "conversion": of_conversion,
     "blocks": of_blocks,
+    "sent": of_sent,
+    "picked": of_picked,
 }

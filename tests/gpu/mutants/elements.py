@@ -7,6 +7,7 @@ from tests.mutants.mutant import of_rule
 SCAN = of_rule(
     "gpu/scan.py",
     "scan",
+    ("            over += 1", "            pass", "pairs that aren't good, counted again"),
     ("is_near |= int(not", "is_near = int(not", "all but a thread's last may fail"),
     ("top = max(top, bits & _MAGNITUDE)", "top = max(top, bits)", "negative errors are small"),
     ("below - minus * base", "below", "bits of the anchor count"),
@@ -201,6 +202,11 @@ RANKS = of_rule(
 WHOLE = of_rule(
     "gpu/whole.py",
     "whole",
+    (
+        "                outside += 1",
+        "                pass",
+        "pairs that aren't good, counted again",
+    ),
     ("cuda.atomic.add(counted, 0, finite)", "counted[0] = finite", "one thread's pairs"),
     ("cuda.atomic.add(bins, 0, counted[1])", "pass", "none is equal"),
     ("error <= integer_bound(bound) and error <= cap", "error <= integer_bound(bound)", "no cap"),
@@ -241,6 +247,24 @@ WHOLE_FAILING = of_rule(
     ("(ratio == top and size > tie)", "False", "a larger error of the same excess"),
 )
 
+SENT = of_rule(
+    "gpu/checksum.py",
+    "sent",
+    ("unsigned(2 * k + 1)", "unsigned(1)", "words in any order"),
+    ("if cuda.grid(1) == 0:", "if False:", "a stamp that counts nothing"),
+    ("(total * unsigned(stamp))", "total", "sums of before"),
+    ("words.size, cuda.gridsize(1)", "words.size - 1, cuda.gridsize(1)", "the last word"),
+    ("cuda.atomic.add(sums, (row, 1), np.int64(total >> unsigned(_HALF)))", "pass", "a half"),
+)
+
+PICKED = of_rule(
+    "gpu/gather.py",
+    "picked",
+    ("values[rows[at] * width + place]", "values[at * width + place]", "the first rows"),
+    ("taken[at] = rows[at]", "taken[at] = at", "rows that weren't asked for"),
+    ("k // width, k % width", "k // width, 0", "the first element of each"),
+)
+
 ELEMENTS = (
     *SCAN,
     *FOLD,
@@ -252,4 +276,6 @@ ELEMENTS = (
     *RANKS,
     *WHOLE,
     *WIDENING,
+    *SENT,
+    *PICKED,
 )

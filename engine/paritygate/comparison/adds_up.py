@@ -117,20 +117,21 @@ def what_is_listed_wrong(listed: SampleDetail, rows: Ints, found: SampleDetail) 
         found: what was found of these, numbered from 0, with their worst elements.
     """
     is_same = np.ones(len(rows), np.bool_)
-    counts = np.array([listed.failing_of(row) for row in rows.tolist()], np.int64)
-    bits = np.zeros(len(rows), np.int64)
+    counts, bits = np.zeros((2, len(rows)), np.int64)
     is_listed = np.isin(rows, listed.rows)
-    bits[is_listed] = listed.bits[np.searchsorted(listed.rows, rows[is_listed])]
+    at = np.searchsorted(listed.rows, rows[is_listed])
+    counts[is_listed], bits[is_listed] = listed.counts[at], listed.bits[at]
     worst, own = listed.worst.of(rows), found.worst.of(np.arange(len(rows)))
     for name in ("index", "excess", "error"):
         is_same &= ~is_listed | (getattr(worst, name) == getattr(own, name))
     is_same &= (counts == found.failing_elements) & (bits == found.rules)
     if is_same.all():
         return ""
-    at = int(is_same.argmin())
+    first = int(is_same.argmin())
     return (
-        f"it lists {int(counts[at]):,} failing elements of sample {int(rows[at]):,} of a block, "
-        f"and its values, as they came back, have {int(found.failing_elements[at]):,}, or others"
+        f"it lists {int(counts[first]):,} failing elements of sample {int(rows[first]):,} of a "
+        f"block, and its values, as they came back, have {int(found.failing_elements[first]):,}, "
+        "or others"
     )
 
 

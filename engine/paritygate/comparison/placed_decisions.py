@@ -158,17 +158,23 @@ class PlacedDecisions:
         host = DecisionComparer(rule, tolerance, *dtypes, known, stats)
         expected, detail = host.compare(ref, cand, np.arange(samples))
         device = DeviceDecisions(rule, tolerance, *dtypes, known, stats)
-        found, lazy = device.compare_lazily(ref, cand, range(samples))
+        try:
+            found, lazy = device.compare_lazily(ref, cand, range(samples))
+        except DeviceError as e:  # what it counted contradicts itself
+            raise self._wrong(f"wrong ({e})") from e
         is_same = (
             found.to_json() == expected.to_json()
             and np.array_equal(lazy.flipped_rows, detail.flipped_rows)
             and np.array_equal(lazy.flip_margins, detail.flip_margins, equal_nan=True)
         )
         if not is_same:
-            raise DeviceError(
-                f"the GPU decides {self._names[1]!r} of a batch that is known otherwise than the "
-                "CPU; its driver or what compiles for it is broken: use --compare-on cpu"
-            )
+            raise self._wrong("otherwise than the CPU")
+
+    def _wrong(self, how: str) -> DeviceError:
+        return DeviceError(
+            f"the GPU decides {self._names[1]!r} of a batch that is known {how}; its driver or "
+            "what compiles for it is broken: use --compare-on cpu"
+        )
 
     def _failed(self, why: object) -> DeviceError:
         stage, decision = self._names

@@ -34,7 +34,7 @@ class DeviceTensor:
         shape: `(samples, *sample_shape)`.
     """
 
-    __slots__ = ("_held", "_host", "_values", "dtype", "parts", "shape")
+    __slots__ = ("_host", "_some", "dtype", "parts", "shape")
 
     def __init__(self, parts: Sequence[Any], dtype: np.dtype[Any] | None = None) -> None:
         self.parts = tuple(parts)
@@ -42,8 +42,7 @@ class DeviceTensor:
         samples = sum(int(part.shape[0]) for part in parts)
         self.shape: tuple[int, ...] = (samples, *parts[0].shape[1:])
         self._host: Array | None = None
-        self._held: Ints = np.empty(0, np.int64)
-        self._values: Array | None = None
+        self._some: tuple[Ints, Array] | None = None  # samples that were copied, and their values
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -81,18 +80,21 @@ class DeviceTensor:
         Raises:
             DeviceError: as of `host`.
         """
-        missing = np.setdiff1d(rows, self._held, assume_unique=True)
-        if self._host is not None or _MOST * (missing.size + self._held.size) > len(self):
-            return self.host()[rows]
+        if self._host is not None:
+            return self._host[rows]
+        held, values = self._some or (
+            np.empty(0, np.int64), np.empty((0, *self.shape[1:]), self.dtype),
+        )  # fmt: skip
+        missing = np.setdiff1d(rows, held, assume_unique=True)
         if missing.size:
+            if _MOST * (missing.size + held.size) > len(self):
+                return self.host()[rows]
             found = self._copied(lambda: self._fetched(missing))
-            held = np.concatenate([self._held, missing])
-            values = found if self._values is None else np.concatenate([self._values, found])
+            held, values = np.concatenate([held, missing]), np.concatenate([values, found])
             order = np.argsort(held)
-            self._held, self._values = held[order], values[order]
-        if self._values is None:
-            return np.empty((0, *self.shape[1:]), self.dtype)
-        return self._values[np.searchsorted(self._held, rows)]
+            held, values = held[order], values[order]
+            self._some = held, values  # at once: threads may share a tensor
+        return values[np.searchsorted(held, rows)]
 
     def _fetched(self, rows: Ints) -> Array:
         if rows.size <= _FEW or not self.parts[0][:1].size:

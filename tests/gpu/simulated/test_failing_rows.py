@@ -17,7 +17,7 @@ from tests.gpu.simulated.test_placed_decisions import sides as scores
 from tests.gpu.simulated.test_placed_decisions import there as lying
 
 from paritygate.core.errors import DeviceError
-from paritygate.gpu import failing, gather, scan, tensor, whole
+from paritygate.gpu import decide, failing, gather, scan, slab, tensor, whole
 from paritygate.gpu.tensor import DeviceTensor
 
 SAMPLES, WIDTH = 40, 5
@@ -159,6 +159,29 @@ def test_a_count_that_is_off_by_one_is_noticed(
     monkeypatch.setattr(failing, name, After(getattr(failing, name), change))
     with pytest.raises(DeviceError, match=r"it found \d+ failing elements, and lists samples with"):
         ours.compare(*sides(dtype), ALL, is_lazy=True)
+
+
+def test_counts_of_a_known_batch_that_contradict_each_other_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def change(*args: Any) -> None:
+        args[-1][0, failing.ELEMENTS] = 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(failing, "keep_failing", After(failing.keep_failing, change))
+        with pytest.raises(DeviceError, match="wrong: of a batch that is known it found 5 failing"):
+            blocks.comparer("float32", WIDTH)
+    real = slab.Slab.read
+
+    def read(self: Any) -> Any:
+        found = real(self)
+        found["counts"][decide.FLIPS] = 99
+        return found
+
+    monkeypatch.setattr(slab.Slab, "read", read)
+    told = "decides 'd' of a batch that is known wrong .it counted 99 flips of 40 decisions"
+    with pytest.raises(DeviceError, match=told):
+        decider("argmax", gpu())
 
 
 @pytest.mark.parametrize("kind", ["bands", "argmax", "topk"])

@@ -227,8 +227,8 @@ class Lanes:
             lane = self._free.pop() if self._free else None
         if lane is None:
             lane = Lane(self._ask, self._note)
-        cuda.current_context()  # of this thread
         try:
+            cuda.current_context()  # of this thread
             yield lane
         except BaseException:
             lane.close()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.details import SampleDetail
+from paritygate.comparison.details import NOT_LOOKED, SampleDetail
 from paritygate.comparison.elements import ElementComparer, Ints
 from paritygate.kernels import scalar
 from paritygate.kernels.elements import Rule
@@ -114,7 +114,7 @@ def what_is_listed_wrong(listed: SampleDetail, rows: Ints, found: SampleDetail) 
     Args:
         listed: what was listed of all samples.
         rows: `(n,)` which, ascending.
-        found: what was found of these, numbered from 0, with their worst elements.
+        found: what was found of these, numbered from 0; worst elements where they were looked for.
     """
     is_same = np.ones(len(rows), np.bool_)
     counts, bits = np.zeros((2, len(rows)), np.int64)
@@ -122,8 +122,9 @@ def what_is_listed_wrong(listed: SampleDetail, rows: Ints, found: SampleDetail) 
     at = np.searchsorted(listed.rows, rows[is_listed])
     counts[is_listed], bits[is_listed] = listed.counts[at], listed.bits[at]
     worst, own = listed.worst.of(rows), found.worst.of(np.arange(len(rows)))
+    is_known = is_listed & (own.index != NOT_LOOKED)
     for name in ("index", "excess", "error"):
-        is_same &= ~is_listed | (getattr(worst, name) == getattr(own, name))
+        is_same &= ~is_known | (getattr(worst, name) == getattr(own, name))
     is_same &= (counts == found.failing_elements) & (bits == found.rules)
     if is_same.all():
         return ""

@@ -29,6 +29,7 @@ from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.tensor import DeviceTensor, on_host, picked_of, pieces
 
+_SMALL = 1 << 16  # elements that are judged one by one: what scans them needn't be compiled
 _OUT_OF_MEMORY = 2  # of the driver's error codes
 _MEMORY_TEXTS = "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"  # of errors without a code
 
@@ -161,7 +162,10 @@ class PlacedComparer(ElementComparer):
             DeviceError: the GPU lists something else than the CPU finds, or gave back other values.
         """
         own, other = picked_of(ref, rows), picked_of(cand, rows)
-        _, found = self._host.compare(own, other, rows)
+        is_small = len(rows) * self.width <= _SMALL
+        _, found = self._host.compare(own, other, rows, is_lazy=not is_small, in_order=True)
+        if not (is_small or self.integer):
+            self._host.look_at(found, np.arange(len(rows)), own, other)
         problem = what_is_listed_wrong(detail, rows, found)
         if problem:
             raise self._failed(problem)

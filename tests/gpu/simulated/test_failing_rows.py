@@ -16,6 +16,7 @@ from tests.gpu.simulated.test_placed_decisions import place as gpu
 from tests.gpu.simulated.test_placed_decisions import sides as scores
 from tests.gpu.simulated.test_placed_decisions import there as lying
 
+from paritygate.comparison import placed
 from paritygate.core.errors import DeviceError
 from paritygate.gpu import decide, failing, gather, scan, slab, tensor, whole
 from paritygate.gpu.tensor import DeviceTensor
@@ -80,12 +81,16 @@ def sides(dtype: str) -> tuple[Any, Any]:
     return blocks.block(4, dtype, SAMPLES, WIDTH, fails=True)
 
 
-DTYPES = ["float32", "float16", "int64"]
 ALL = np.arange(SAMPLES)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_samples_that_come_back_confirm_what_was_listed(dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "small"), [("float32", 99), ("float32", 0), ("float16", 0), ("int64", 0)]
+)
+def test_samples_that_come_back_confirm_what_was_listed(
+    dtype: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placed, "_SMALL", small)
     ours = blocks.comparer(dtype, WIDTH)
     for number, fails in enumerate((True, False, True)):
         sides = blocks.block(number, dtype, SAMPLES, WIDTH, fails=fails)
@@ -97,10 +102,12 @@ def test_blocks_that_are_decided_share_no_counts(kind: str) -> None:
     blocks.check_decided(kind, SAMPLES, WIDTH)
 
 
-@pytest.mark.parametrize(("dtype", "few"), [("float32", 0), ("float32", 99), ("int64", 0)])
+@pytest.mark.parametrize("small", [0, 99])
+@pytest.mark.parametrize(("dtype", "few"), [("float32", 0), ("float16", 99), ("int64", 0)])
 def test_a_sample_that_comes_back_instead_of_another_is_noticed(
-    dtype: str, few: int, monkeypatch: pytest.MonkeyPatch
+    dtype: str, few: int, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(placed, "_SMALL", small)
     ref, cand = sides(dtype)
     ours, own, other = blocks.comparer(dtype, WIDTH), there(ref, 7), there(cand)
     _, detail = ours.compare(own, other, ALL, is_lazy=True)
@@ -112,6 +119,21 @@ def test_a_sample_that_comes_back_instead_of_another_is_noticed(
     ours, own, other = blocks.comparer(dtype, WIDTH), there(ref, 7), there(cand)
     with pytest.raises(DeviceError, match="lists 0 failing elements of sample 10 of a block, "):
         ours.confirm(detail, np.array([10]), own, other)
+
+
+@pytest.mark.parametrize("small", [0, 99])
+@pytest.mark.parametrize("name", ["index", "excess", "error"])
+def test_another_worst_element_than_was_listed_is_noticed(
+    name: str, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placed, "_SMALL", small)
+    ref, cand = sides("float32")
+    ours, rows = blocks.comparer("float32", WIDTH), np.array([3, 5])
+    _, detail = ours.compare(ref, cand, ALL, is_lazy=True)
+    ours.confirm(detail, rows, ref, cand)
+    getattr(detail.worst, name)[np.searchsorted(detail.worst.rows, 5)] += 1
+    with pytest.raises(DeviceError, match="lists 1 failing elements of sample 5 of a block, "):
+        ours.confirm(detail, rows, ref, cand)
 
 
 class After:

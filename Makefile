@@ -17,7 +17,9 @@ OPENVINO := .venv-openvino/.ready
 GPU := .venv-gpu/.ready
 PEERS := .venv-bench/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Modules are compiled when they are first imported, which most are never.
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -130,16 +132,16 @@ $(TORCH): requirements/torch.txt requirements/torch-cpu.txt | $(READY)
 $(OPENVINO): requirements/openvino.txt
 	@echo "Making .venv-openvino from requirements/openvino.txt (once, a minute or two) ..." >&2
 	@$(PYTHON) -m venv --clear .venv-openvino
-	@.venv-openvino/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements/openvino.txt
+	@.venv-openvino/bin/python -m pip install $(PIP_OPTIONS) --require-hashes \
+	  -r requirements/openvino.txt
 	@.venv-openvino/bin/python -c 'import onnxruntime; onnxruntime.InferenceSession'
 	@touch $@
 
 $(GPU): requirements/gpu.txt
 	@echo "Making .venv-gpu from requirements/gpu.txt (once, a minute or two) ..." >&2
 	@$(PYTHON) -m venv --clear .venv-gpu
-	@.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --require-hashes -r requirements/gpu.txt
+	@.venv-gpu/bin/python -m pip install $(PIP_OPTIONS) --require-hashes \
+	  -r requirements/gpu.txt
 	@touch $@
 
 $(PEERS): requirements/bench.txt requirements/torch.txt requirements/torch-cpu.txt pyproject.toml

@@ -27,7 +27,9 @@ SAMPLES = 300
 GOOD = "def good(d):\n    return {'y': d['x'] * 2}\n"
 
 
-def run(folder: Path, code: str, isolate: Any = "process", **more: Any) -> Outcome:
+def run(
+    folder: Path, code: str, isolate: Any = "process", *, batch: int = 32, **more: Any
+) -> Outcome:
     """Compare `good` with `bad` over samples whose first element is their id."""
     (folder / "side.py").write_text(GOOD + code)
     x = np.random.default_rng(0).normal(size=(SAMPLES, 4)).astype(np.float32)
@@ -36,8 +38,8 @@ def run(folder: Path, code: str, isolate: Any = "process", **more: Any) -> Outco
     plan = {
         "golden": "g.arrow",
         "runners": {
-            "good": {"call": "side:good", "batch_size": 32, "isolate": isolate},
-            "bad": {"call": "side:bad", "batch_size": 32, "isolate": isolate},
+            "good": {"call": "side:good", "batch_size": batch, "isolate": isolate},
+            "bad": {"call": "side:bad", "batch_size": batch, "isolate": isolate},
         },
         "stages": [
             {
@@ -103,7 +105,7 @@ def frame(message: object) -> bytes:
     ids=["no pickle", "no length", "no number", "no plain value"],
 )
 def test_what_is_no_answer_costs_the_sample(tmp_path: Path, sent: bytes, told: str) -> None:
-    outcome = run(tmp_path, WRITES % sent)
+    outcome = run(tmp_path, WRITES % sent, batch=8)
     (reason,) = outcome.judgement.reasons
     assert (reason.code, reason.ids) == ("runner.crashed", (100,))
     assert told in reason.message
@@ -169,7 +171,7 @@ def test_children_end_with_their_process(tmp_path: Path, end: str) -> None:
         f"        {end}\n"
         "    return {'y': d['x'] * 2}\n"
     )
-    run(tmp_path, code)
+    run(tmp_path, code, batch=8)
     pids = (tmp_path / "pids").read_text().split()
     assert pids
     for pid in pids:

@@ -132,7 +132,11 @@ def test_it_ends_with_the_first_process(tmp_path):
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_it_is_ended_whatever_it_does(tmp_path, is_stopped):
+def test_it_is_ended_whatever_it_does(tmp_path, is_stopped, monkeypatch):
+    if not is_stopped:
+        monkeypatch.setattr(
+            second, "_END_S", GONE_S
+        )  # it may have to start first, on a busy machine
     process = Second([], [], [], cores=2)
     process.missing(tmp_path / "new")
     assert process._process.poll() is None
@@ -164,7 +168,7 @@ def test_calls_are_made_there(tmp_path):
 def test_what_cannot_be_sent_is_no_error(tmp_path):
     process = Second([], [partial(id, threading.Lock())], [], cores=2)
     process.missing(tmp_path)
-    assert process._pipe is None
+    assert process._line is None
     process.end()
 
 
@@ -185,6 +189,27 @@ with _cache.WRITING:
     assert ended.exists()
 
 
+ENDED = """
+import signal, sys
+from pathlib import Path
+from paritygate.kernels.second import Second
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+process = Second([print], [], [], cores=2)
+process.missing(Path(sys.argv[1]))
+process._process.kill()
+process._process.wait()
+for _ in range(2):
+    process.tell(("builtins", "print", ()))
+print(process._line)
+"""
+
+
+def test_one_that_has_ended_does_not_end_a_program_that_pipes_would(tmp_path):
+    process = run(ENDED, tmp_path, str(tmp_path))
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "None\n")
+
+
 def test_one_that_does_not_listen_is_told_nothing_more(tmp_path):
     process = Second([test_one_that_does_not_listen_is_told_nothing_more], [], [], cores=2)
     process.missing(tmp_path)
@@ -192,7 +217,7 @@ def test_one_that_does_not_listen_is_told_nothing_more(tmp_path):
     need = (*second._name_of(test_one_that_does_not_listen_is_told_nothing_more), "x" * 9000)
     for _ in range(100):
         process.tell(need)
-    assert process._pipe is None
+    assert process._line is None
     process.end()
 
 

@@ -9,13 +9,14 @@ whatever becomes of it shows in nothing but time.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 from numba.core.serialize import dumps
 
@@ -26,6 +27,8 @@ Need = tuple[str, str, Any]  # module and name of a kernel, types of its argumen
 _CODE = Path(__file__).with_name("_second.py")
 _END_S = 0.5
 _LENGTH_BYTES = 4
+# A pipe's SIGPIPE would end a program that left that signal as it is for other programs.
+_QUIETLY = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class Second:
@@ -50,7 +53,7 @@ class Second:
         self._later = list(dict.fromkeys(map(_name_of, later)))
         self._may_start = cores > 1 and _can_start()
         self._process: subprocess.Popen[bytes] | None = None
-        self._pipe: IO[bytes] | None = None
+        self._line: socket.socket | None = None
         self._sending = threading.Lock()
 
     @contextmanager
@@ -71,12 +74,9 @@ class Second:
             if not may_start or not _can_write(folder):
                 return
             try:
-                self._process = _start()
+                self._process, self._line = _start()
             except (OSError, ValueError):
                 return
-            self._pipe = self._process.stdin
-            if self._pipe is not None:
-                os.set_blocking(self._pipe.fileno(), False)
         self._send((sys.path, self._first[::-1], self._later))
         self._send(self._calls)
         for need in known():
@@ -121,15 +121,15 @@ class Second:
             data = dumps(message)
             data = len(data).to_bytes(_LENGTH_BYTES, "little") + data
             with self._sending:
-                if self._pipe is None or os.write(self._pipe.fileno(), data) == len(data):
+                if self._line is None or self._line.send(data, _QUIETLY) == len(data):
                     return
         self._hang_up()
 
     def _hang_up(self) -> None:
         with self._sending, suppress(OSError):
-            pipe, self._pipe = self._pipe, None
-            if pipe is not None:
-                pipe.close()
+            line, self._line = self._line, None
+            if line is not None:
+                line.close()
 
 
 class _Current:
@@ -181,12 +181,22 @@ def _can_write(folder: Path) -> bool:
     return False
 
 
-def _start() -> subprocess.Popen[bytes]:
-    # -P: the kernels' own folder has modules whose names would hide others.
-    return subprocess.Popen(
-        [sys.executable, "-I" if sys.flags.isolated else "-P", str(_CODE)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # an interrupt at the terminal is this process's to handle
-    )
+def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process, and the line to its standard input."""
+    own, its = socket.socketpair()
+    try:
+        own.setblocking(False)
+        # -P: the kernels' own folder has modules whose names would hide others.
+        process = subprocess.Popen(
+            [sys.executable, "-I" if sys.flags.isolated else "-P", str(_CODE)],
+            stdin=its.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt at the terminal is this process's to handle
+        )
+    except BaseException:
+        own.close()
+        raise
+    finally:
+        its.close()
+    return process, own

@@ -86,7 +86,7 @@ class Own(NamedTuple):
 def begin(thread: int) -> Any:
     """A block's memory, an `Own` that holds nothing yet; all of its threads come here once."""
     own = Own(
-        cuda.shared.array(COUNTS, np.int64),
+        cuda.shared.array(COUNTS, np.uint32),
         cuda.shared.array(CODES, np.uint32),
         cuda.shared.array(WINDOW, np.uint32),
         cuda.shared.array(THREADS, np.float64),

@@ -171,9 +171,8 @@ def _keeper(judge: Any) -> Any:
         thread = cuda.threadIdx.x
         found = cuda.shared.array((_FOUND, THREADS), np.int64)
         ranked = cuda.shared.array((_RANKED, THREADS), np.float64)
-        slots = cuda.shared.array(
-            2, np.int64
-        )  # samples of a group that are kept, place of the first
+        taken = cuda.shared.array(1, np.uint32)  # samples of a group that are kept
+        place = cuda.shared.array(1, np.int64)  # of the first of them
         lane, teams = thread % team, THREADS // team
         for tile in range(cuda.blockIdx.x, dirty.size, cuda.gridDim.x):
             if dirty[tile] == 0:
@@ -186,7 +185,7 @@ def _keeper(judge: Any) -> Any:
             for group in range(low, last + 1, teams):
                 sample = group + thread // team
                 if thread == 0:
-                    slots[0] = 0
+                    taken[0] = 0
                 if sample <= last:
                     judge(ref, cand, sample * width, width, rule, lane, team, found, ranked, thread)
                 cuda.syncthreads()
@@ -198,14 +197,14 @@ def _keeper(judge: Any) -> Any:
                     span //= 2
                 own = -1
                 if lane == 0 and sample <= last and found[_FAILING, thread] > 0:
-                    own = cuda.atomic.add(slots, 0, 1)
+                    own = int(cuda.atomic.add(taken, 0, 1))
                 cuda.syncthreads()
-                if thread == 0 and slots[0] > 0:
-                    slots[1] = cuda.atomic.add(counts, FAILING, slots[0])
+                if thread == 0 and taken[0] > 0:
+                    place[0] = cuda.atomic.add(counts, FAILING, taken[0])
                 cuda.syncthreads()
                 if own < 0:
                     continue
-                slot = slots[1] + own
+                slot = place[0] + own
                 bits = found[_BITS, thread]
                 if found[_OUTLYING, thread] > rule.outliers:
                     bits |= rule.bits[0]

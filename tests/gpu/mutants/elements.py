@@ -144,7 +144,7 @@ FAILING = of_rule(
         "kept[slot, ROW], kept[slot, RULES] = sample, bits",
         "the number in the batch",
     ),
-    ("slots[1] = cuda.atomic.add(counts, FAILING, slots[0])", "slots[1] = 0", "over others"),
+    ("place[0] = cuda.atomic.add(counts, FAILING, taken[0])", "place[0] = 0", "over others"),
     ("if found[_BROKEN, thread] < width:", "if False:", "broken elements are none"),
     ("(min(start + TILE, ref.size) - 1) // width", "(start + TILE) // width", "beyond the end"),
 )

@@ -16,10 +16,12 @@ from tests.gpu.simulated.test_placed_decisions import place as gpu
 from tests.gpu.simulated.test_placed_decisions import sides as scores
 from tests.gpu.simulated.test_placed_decisions import there as lying
 
-from paritygate.comparison import placed
+from paritygate.comparison import judged, placed
+from paritygate.comparison.groups import Group
 from paritygate.core.errors import DeviceError
 from paritygate.gpu import decide, failing, gather, scan, slab, tensor, whole
 from paritygate.gpu.tensor import DeviceTensor
+from paritygate.tally.constant import Constancy
 
 SAMPLES, WIDTH = 40, 5
 plan = test_staying.plan
@@ -66,6 +68,15 @@ def test_only_failing_samples_come_back(plan: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tensor, "_FEW", 1)
     ours, _ = test_staying.run(plan, monkeypatch, "auto", test_staying.BOTH, 64)
     test_staying.same(ours, theirs)
+
+
+@pytest.mark.parametrize("first", [1, 15, 16, SAMPLES])
+def test_the_first_samples_tell_that_an_output_varies(first: int) -> None:
+    ref = np.ones((SAMPLES, 2), np.float32)
+    ref[first:] = 2
+    group = Group(None, there(ref, 3), there(ref + 1))
+    assert judged._constancy_of(group) == Constancy.of(ref, ref + 1)
+    assert (group.ref._host is None) == (first < 16)
 
 
 def test_a_run_whose_samples_come_back_as_others_has_no_verdict(

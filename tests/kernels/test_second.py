@@ -233,9 +233,10 @@ def test_it_is_not_started_in_vain(tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.touch()
     assert not starts(blocked / "folder")
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "frozen", True, raising=False)
-        assert not starts()
+    for owner, name, value in ((sys, "frozen", True), (os, "access", lambda *_: False)):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, value, raising=False)
+            assert not starts()
     for executable in ("", None, "/usr/sbin/server", str(tmp_path / "python")):
         monkeypatch.setattr(sys, "executable", executable)
         assert not starts()
@@ -252,6 +253,7 @@ def test_it_is_started_once_and_only_while_watching(tmp_path, monkeypatch):
     process, other = (Second([], [], [], cores=2) for _ in range(2))
     second.missing(tmp_path)
     with process.watching(), other.watching():
+        assert second._Current.second is process
         second.missing(tmp_path)
         second.missing(tmp_path)
     second.missing(tmp_path)

@@ -36,7 +36,7 @@ def check_gathered(array: Any, cuts: list[int], rows: Any) -> None:
     assert found._host is None
 
 
-def comparer(dtype: str, width: int, stats: Any = "full") -> PlacedComparer:
+def comparer(dtype: str, width: int, stats: Any = "gate") -> PlacedComparer:
     """What compares blocks of an output on a device."""
     tolerance = Tolerance(1e-3, 1e-3) if dtype.startswith("f") else Tolerance()
     return PlacedComparer(Place(CHIP), "s", "y", tolerance, dtype, dtype, (width,), stats)

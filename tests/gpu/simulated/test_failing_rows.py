@@ -32,7 +32,7 @@ plan = test_staying.plan
 def test_samples_that_are_asked_for_are_gathered(dtype: str, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(2)
     array = (rng.normal(size=(SAMPLES, *shape)) * 9).astype(dtype)
-    for rows in ([5], [0, 2, 3, 4, 5, 7, 24, 25, 39], [3, 5, 6], [8, 39]):
+    for rows in ([0, 2, 3, 4, 5, 7, 24, 25, 39], [8, 39]):
         blocks.check_gathered(array, [3, 4, 25], rows)
     found = there(array, 3, 4, 25)
     for held in ([1, 9], [0, 9, 11], [2]):
@@ -102,7 +102,7 @@ def test_samples_that_come_back_confirm_what_was_listed(
     dtype: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placed, "_SMALL", small)
-    ours = blocks.comparer(dtype, WIDTH)
+    ours = blocks.comparer(dtype, WIDTH, "full" if small else "gate")
     for number, fails in enumerate((True, False, True)):
         sides = blocks.block(number, dtype, SAMPLES, WIDTH, fails=fails)
         blocks.check_block(ours, sides, SAMPLES * number)
@@ -133,7 +133,7 @@ def test_a_sample_that_comes_back_instead_of_another_is_noticed(
 
 
 @pytest.mark.parametrize("small", [0, 99])
-@pytest.mark.parametrize("name", ["index", "excess", "error"])
+@pytest.mark.parametrize("name", ["index", "excess"])
 def test_another_worst_element_than_was_listed_is_noticed(
     name: str, small: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

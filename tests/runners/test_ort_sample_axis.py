@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from onnx import TensorProto, helper
 from tests import models
@@ -190,3 +191,47 @@ def test_a_constants_dims_prove_nothing(tmp_path: Path) -> None:
         pytest.raises(RunnerError, match="output 'y' doesn't follow the batch"),
     ):
         runner.session().run(make_batch(X))
+
+
+@pytest.mark.parametrize("isolate", [False, "process"])
+@pytest.mark.parametrize(
+    ("element", "k"),
+    [
+        (TensorProto.INT64, np.arange(5)),
+        (TensorProto.BOOL, np.array([True, False, True, True, False])),
+        (TensorProto.FLOAT16, np.arange(5).astype(np.float16)),
+        (TensorProto.STRING, np.array(["1", "0.5", "2", "0", "-1"], object)),
+    ],
+)
+def test_a_scalar_that_differs_from_sample_to_sample(
+    tmp_path: Path, element: int, k: np.ndarray, isolate: object
+) -> None:
+    nodes = [
+        helper.make_node("Cast", ["k"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "f"], ["y"]),
+    ]
+    takes = {"x": (models.FLOAT, [1, 4]), "k": (element, [])}
+    models.save_model(tmp_path / "m.onnx", nodes, takes, {"y": (models.FLOAT, [1, 4])})
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    y = x * k.astype(np.float32)[:, None]
+    columns = {"in.k": pa.array(k)}
+    pack = write_pack(tmp_path / "g.arrow", range(5), {"x": x}, {"y": y}, columns=columns)
+    dtype = "string" if k.dtype == object else k.dtype.name
+    plan = {
+        "golden": str(pack),
+        "inputs": {"k": {"dtype": dtype, "shape": []}},
+        "runners": {
+            "ref": {"kind": "recorded"},
+            "cand": {
+                "kind": "onnxruntime",
+                "model": str(tmp_path / "m.onnx"),
+                "batch_size": 1,
+                "isolate": isolate,
+            },
+        },
+        "stages": [
+            {"reference": "ref", "candidate": "cand", "outputs": {"y": {"atol": 0, "rtol": 0}}}
+        ],
+    }
+    result = paritygate.run(plan, out=None)
+    assert (result.verdict, result.reasons) == ("release", ())

@@ -75,7 +75,7 @@ class Layout:
 
 def move_samples(array: Array, axis: Axis) -> Array:
     """A batch with its samples first, as a view with them on another axis or, of one, on none."""
-    return array[0] if axis is None else np.moveaxis(array, 0, axis)
+    return array[0, ...] if axis is None else np.moveaxis(array, 0, axis)
 
 
 def first_samples(array: Array, axis: Axis) -> Array:

@@ -151,7 +151,8 @@ def clean_sides(
         both = rng.normal(size=distinct).astype(left).astype(right)
         ref, cand = both.astype(left), both
         exact = widened(ref).astype(np.float64)
-        allowed = tolerance.atol + tolerance.rtol * np.abs(exact)
+        cap = math.inf if tolerance.max_abs is None else tolerance.max_abs
+        allowed = np.minimum(tolerance.atol + tolerance.rtol * np.abs(exact), cap)
         near = (exact + 0.25 * allowed).astype(right)
         is_good = np.abs(widened(near).astype(np.float64) - exact) <= allowed
     cand[is_good] = near[is_good]

@@ -219,6 +219,18 @@ def test_what_is_tried_is_clean(dtypes: tuple[str, str], scale: float) -> None:
     assert (found.failing_elements, found.finite_pairs) == (0, 2000)
 
 
+@pytest.mark.parametrize("given", [(0.1, 0.0), (0.0, 0.01)])
+@pytest.mark.parametrize("cap", [0.0, 2e-3])
+def test_what_is_tried_is_clean_below_a_hard_cap(given: tuple[float, float], cap: float) -> None:
+    tolerance = Tolerance(*given, max_outlier_fraction=0.1, max_abs=cap)
+    ref, cand = clean_sides(tolerance, ("float32", "float32"), 2000)
+    comparer = ElementComparer(tolerance, "float32", "float32", (10,), "gate")
+    sides = ref.reshape(200, 10), cand.reshape(200, 10)
+    found, _ = comparer.compare(*sides, np.arange(200), is_lazy=False)
+    assert (found.failing_elements, found.finite_pairs) == (0, 2000)
+    assert bool((ref != cand).any()) == (cap > 0)
+
+
 def test_threads_try_a_large_block_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speeds, "is_simulated", lambda: False)
     trial = Trial(TOLERANCE, ("float32", "float32"), (1000,), "gate", 3)

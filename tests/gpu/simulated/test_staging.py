@@ -532,3 +532,20 @@ def test_a_lane_in_use_while_all_are_closed_gives_back_what_it_has() -> None:
         lane.check()
         assert held.device > 0
     assert (held.device, held.pinned) == (0, 0)
+
+
+def test_a_lane_of_a_thread_without_a_context_gives_back_what_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError("there is no context")
+
+    held = Held()
+    lanes = held.lanes()
+    with lanes.lane() as lane:
+        send(lane, a_piece(1))
+    assert held.device > 0
+    monkeypatch.setattr(cuda, "current_context", refuse)
+    with pytest.raises(RuntimeError, match="there is no context"), lanes.lane():
+        pass
+    assert (held.device, held.pinned) == (0, 0)

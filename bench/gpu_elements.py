@@ -1,8 +1,9 @@
 """Elements compared on a device, in both tiers, against a copy, CuPy and torch.
 
-A side is 1 GiB, in batches of 256 MiB whose tallies stay there. Where all samples fail it is 64
-MiB, since every one of them is told. Each comparison is checked against the CPU's on its first
-samples before it is measured.
+A side is 1 GiB, in batches of 256 MiB whose tallies stay there; how many samples failed is read
+between batches that have more samples than there is room for (64 MiB: 1.4 million, unless a batch
+has more). Where all samples fail a side is 64 MiB, since every one of them is told. Each comparison
+is checked against the CPU's on its first samples before it is measured.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ Doubles = npt.NDArray[np.float64]
 
 MOST = 1 << 29  # elements of a batch, for which no chunk of a sum overflows
 _ROOM = 1 << 16  # failing samples that are kept on the device at least before they are read
+_BATCHES, _MOST_BYTES = 4, 1 << 26  # as large as the largest, in so much memory: kept at most
 _RULES = 1 << 8  # all that bits of a byte can say
 _BLOCKS_EACH = 4  # blocks a multiprocessor
 _SIMULATED_BLOCKS = 2
@@ -70,7 +71,8 @@ class Counted(NamedTuple):
 class DeviceTally:
     """Counts batches of one output on the current device; one thread at a time.
 
-    Nothing is read between batches, but for failing samples where they may come to be too many.
+    Nothing is read between batches, but for failing samples where they may come to be too many:
+    where more batches follow than there is room for, it grows to that of some batches.
 
     Args:
         width: elements a sample, at least 1.
@@ -231,12 +233,17 @@ class DeviceTally:
         if self._tops is None or self._tops.shape[1] < blocks:
             self._tops = cuda.device_array((3, blocks), self._kept_as)
             self._at = cuda.to_device(np.full((2, blocks), -1, np.int64))
-        if self._kept and self._kept + samples > self._room:
+        if self._kept + samples <= self._room:
+            return
+        most = max(samples, _ROOM)
+        if self._kept:
             counted = self._counts[scan.FAILING : scan.FAILING + 1].copy_to_host()
             self._take_failing(int(counted[0]))
-        if samples > self._room:
-            self._room = max(samples, _ROOM)
-            self._failing = cuda.device_array((self._room, failing.WORDS), np.int64)
+            most = max(most, min(_BATCHES * samples, _MOST_BYTES // (8 * failing.WORDS)))
+        if most > self._room:
+            self._failing, self._room = None, 0  # given back first
+            self._failing = cuda.device_array((most, failing.WORDS), np.int64)
+            self._room = most
 
     def _take_failing(self, found: int) -> None:
         """Read so many failing samples from the device, which then has room again."""

@@ -66,6 +66,7 @@ def test_little_room_changes_nothing(
 ) -> None:
     with monkeypatch.context() as changed:
         changed.setattr(tally, "_ROOM", 1)
+        changed.setattr(tally, "_MOST_BYTES", 1)
         changed.setattr(sums, "BETWEEN", 1)
         check(*pair, tolerance, range(len(pair[0])), cuts)
 

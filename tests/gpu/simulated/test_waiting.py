@@ -19,7 +19,7 @@ from paritygate.comparison.on_device import Comparison
 from paritygate.comparison.placed import PlacedComparer
 from paritygate.core.errors import DeviceError
 from paritygate.core.policy import Tolerance
-from paritygate.gpu import slab
+from paritygate.gpu import slab, tally
 from paritygate.gpu.decided import DecisionsTally
 from paritygate.gpu.tally import DeviceTally
 
@@ -75,6 +75,28 @@ def test_a_clean_block_waits_once_and_blocks_share_no_counts(
         assert waits == copies or not seed
         assert canary.difference(found, host.compare(*arrays, rows)) == ""
         assert (found[0].failing_samples > 0) == fails
+
+
+def test_pieces_of_a_block_have_room_for_all_that_may_fail(
+    monkeypatch: pytest.MonkeyPatch, waits: list[str]
+) -> None:
+    monkeypatch.setattr(tally, "_ROOM", 2)
+    where, given = place(), (TOLERANCE, "float32", "float32", (WIDTH,), "gate")
+    where.piece_bytes = 4 * WIDTH * 4  # four samples: four pieces
+    found = []
+    for most in (1 << 26, 4 * 6 * 8):  # the second: room for the samples of one piece
+        monkeypatch.setattr(tally, "_MOST_BYTES", most)
+        ours = PlacedComparer(where, "s", "y", *given)
+        for seed, fails in enumerate((False, False, True)):
+            arrays = block(seed, "float32", fails=fails)
+            tensors = [there(side) for side in arrays]
+            waits.clear()
+            counted = ours.compare(*tensors, np.arange(SAMPLES), is_lazy=True)
+            expected = ElementComparer(*given).compare(*arrays, np.arange(SAMPLES))
+            assert canary.difference(counted, expected) == ""
+            found.append(waits.count("copy_to_host"))
+    assert found[:3] == [2, 1, 2]  # room is made once; what failed comes back
+    assert found[4] == 4
 
 
 @pytest.mark.parametrize("kind", ["bands", "argmax", "topk"])

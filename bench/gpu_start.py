@@ -89,10 +89,11 @@ def _tried(place: Place, tier: Tier, threads: int) -> tuple[float, float, float,
     """Milliseconds a GiB of both sides on the CPU, sent, and sent and compared; seconds of all."""
     given = tolerance_of("float32"), ("float32", "float32"), (TRIED_WIDTH,), tier
     trial = Trial(*given, threads)
-    on_gpu = trial.on_gpu(place)
-    if on_gpu is None:
-        raise LackingError(f"the GPU has no room: {'; '.join(place.notes)}")
-    speeds = trial.on_cpu(), trial.sent(place), on_gpu
+    with place.for_trials() as tried:
+        on_gpu = trial.on_gpu(tried)
+        if on_gpu is None:
+            raise LackingError(f"the GPU has no room: {'; '.join(tried.notes)}")
+        speeds = trial.on_cpu(), trial.sent(tried), on_gpu
     on_cpu, sent, on_gpu = (1e3 * GIB / speed for speed in speeds)
     return on_cpu, sent, on_gpu, trial.seconds
 

@@ -56,6 +56,7 @@ class Place:
     _held: int = 0
     _pinned: int = 0
     _lanes: Lanes | None = None
+    _outer: Place | None = None
     _closing: list[Callable[[], None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,15 +83,29 @@ class Place:
 
     def hold(self, size: int, pinned: int) -> None:
         """Bytes of the device and of pinned memory are taken, or given back."""
+        if self._outer is not None:
+            self._outer.hold(size, pinned)
         with self._lock:
             self._held += size
             self._pinned += pinned
             self.peak_bytes = max(self.peak_bytes, self._held)
             self.peak_pinned_bytes = max(self.peak_pinned_bytes, self._pinned)
 
-    def for_trials(self) -> Place:
-        """The same GPU and what sends arrays there; what else is done there isn't told."""
-        return Place(self.chip, self.piece_bytes, _lanes=self._shared_lanes())
+    @contextmanager
+    def for_trials(self) -> Iterator[Place]:
+        """The same GPU and what sends arrays there; of what else is done only its memory is told.
+
+        That memory is given back at the end.
+        """
+        from paritygate.gpu.staging import give_back_freed
+
+        tried = Place(self.chip, self.piece_bytes, _lanes=self._shared_lanes(), _outer=self)
+        try:
+            yield tried
+        finally:
+            for give_back in tried._closing:
+                give_back()
+            give_back_freed()
 
     @contextmanager
     def lane(self) -> Iterator[Lane]:

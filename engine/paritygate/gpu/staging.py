@@ -202,8 +202,7 @@ class Lane:
         self._buffers, self._chunks = [], []
         self._ask(*(-size for size in self._held))
         self._held = 0, 0
-        if not SIMULATED:
-            cuda.current_context().deallocations.clear()
+        give_back_freed()
 
 
 class Lanes:
@@ -246,6 +245,13 @@ class Lanes:
             free, self._free = self._free, []
         for lane in free:
             lane.close()
+
+
+def give_back_freed() -> None:
+    """What was freed here goes back to the device now, not with what else is freed later."""
+    if not SIMULATED:
+        with suppress(Exception):  # of a device that failed; that was told
+            cuda.current_context().deallocations.clear()
 
 
 def copying_stream() -> Any:

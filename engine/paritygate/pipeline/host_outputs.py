@@ -128,7 +128,8 @@ def measure_outputs(
             if one.size < WORTH_BYTES or spent > BUDGET_S:
                 continue
             try:
-                known[key] = _speeds(place.for_trials(), one, stats, threads, is_asked=is_asked)
+                with place.for_trials() as tried:
+                    known[key] = _speeds(tried, one, stats, threads, is_asked=is_asked)
             except Exception as e:  # what keeps it from being compared there is told where it is
                 if not is_asked:
                     told = " ".join(str(e).split()) or type(e).__name__

@@ -123,8 +123,7 @@ def test_a_forgotten_event_never_makes_a_wrong_result(
 
 def test_a_trial_says_how_fast_all_three_are() -> None:
     trial = Trial(Tolerance(1e-3, 1e-3), ("float32", "float32"), (1000,), "full", 2)
-    with a_place() as place:
-        tried = place.for_trials()
+    with a_place() as place, place.for_trials() as tried:
         assert (trial.on_gpu(tried) or 0) > 0
         assert trial.sent(tried) > 0
         assert trial.on_cpu() > 0

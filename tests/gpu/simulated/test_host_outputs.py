@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from tests.packs import write_pack
 import paritygate
 from paritygate.comparison import place, speeds
 from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.on_device import DeviceComparer
 from paritygate.comparison.place import Place
 from paritygate.comparison.speeds import Trial, clean_sides
 from paritygate.core.policy import Tolerance
+from paritygate.gpu import staging
 from paritygate.gpu.driver import Chip, NoCudaError
 from paritygate.gpu.staging import Lane
 from paritygate.pipeline import host_outputs, staying
@@ -166,15 +171,48 @@ def test_a_trial_compares_here_and_there_and_gives_all_back(
     real = Lane.send
     monkeypatch.setattr(Lane, "send", lambda self, arrays: lanes.append(self) or real(self, arrays))
     trial = Trial(TOLERANCE, ("float32", "float32"), (3,), "gate", 1)
-    tried = where.for_trials()
-    assert trial.on_cpu() > 0
-    assert trial.sent(tried) > 0
-    assert (trial.on_gpu(tried) or 0) > 0
+    with where.for_trials() as tried:
+        assert trial.on_cpu() > 0
+        assert trial.sent(tried) > 0
+        assert (trial.on_gpu(tried) or 0) > 0
     assert trial.seconds > 0
     assert (where.samples, where.notes) == ({}, [])
     with where.lane() as lane:
         assert lane in lanes  # the run has what was made for the trial
     assert where.peak_pinned_bytes > 0
+    where.close()
+    assert (where._held, where._pinned) == (0, 0)
+
+
+def test_memory_that_a_trial_counts_in_is_told_and_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where, begin = Place(CHIP), DeviceComparer.begin
+    made: list[Callable[[], object]] = []
+    freed: list[int] = []
+
+    def watched(self: DeviceComparer) -> Any:
+        counts = begin(self)
+        made.append(weakref.ref(counts))
+        return counts
+
+    def give_back() -> None:
+        freed.append(sum(one() is not None for one in made))
+
+    monkeypatch.setattr(DeviceComparer, "begin", watched)
+    monkeypatch.setattr(staging, "give_back_freed", give_back)
+    one = host_outputs.HostOutput("s", "y", TOLERANCE, ("float32", "float32"), (4,), 1 << 40)
+    gc.disable()  # as between two collections
+    try:
+        (found,) = host_outputs.measure_outputs(where, [one], "full", 1, is_asked=True)
+    finally:
+        gc.enable()
+    assert found.cuda_bytes_per_s
+    assert made
+    assert freed[-1] == 0
+    with where.lane() as lane:
+        assert where._held == lane._held[0]
+    assert where.peak_bytes > where._held
     where.close()
     assert (where._held, where._pinned) == (0, 0)
 

@@ -549,3 +549,14 @@ def test_a_lane_of_a_thread_without_a_context_gives_back_what_it_has(
     with pytest.raises(RuntimeError, match="there is no context"), lanes.lane():
         pass
     assert (held.device, held.pinned) == (0, 0)
+
+
+def test_what_was_freed_goes_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    context = SimpleNamespace(deallocations=SimpleNamespace(clear=lambda: done.append("cleared")))
+    monkeypatch.setattr(staging, "SIMULATED", False)
+    monkeypatch.setattr(staging, "cuda", SimpleNamespace(current_context=lambda: context))
+    staging.give_back_freed()
+    assert done == ["cleared"]
+    monkeypatch.setattr(staging, "cuda", SimpleNamespace())  # as of a device that is lost
+    staging.give_back_freed()

@@ -6,11 +6,13 @@ In an environment with numba-cuda (`make gpu` makes one), on a machine with a CU
 torch and onnxruntime are measured beside it where they are there. First comes the test that the
 device counts what the CPU counts (`pytest -m gpu tests/gpu/compiled`): figures of kernels that it
 finds wrong aren't recorded. What fails, what lacks a package and what there was no time left for
-has a row that says so. All of it ends within `--within` seconds, the most important cases first.
+has a row that says so. No case starts later than `--within` seconds after the start (the last one
+may end minutes later), the most important cases first.
 
 `gpu.json` in the folder `--out` is whole after each case, also where the machine goes away:
-`--resume` goes on from there, as this does by itself in a new process once a case has broken the
-device's context, and `--from gpu.json --record` writes bench/RESULTS.md from it on any machine.
+`--resume` goes on from there, on such a machine and with the same options, as this does by itself
+in a new process once a case has broken the device's context. `--from gpu.json --record` writes
+bench/RESULTS.md from it on any machine, but not what `--quick`, `--only` or `--tiny` measured.
 `--tiny` goes through all of it in Numba's simulator, where figures mean nothing.
 """
 
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     started = time.monotonic()
     args = _parser().parse_args(argv)
-    if args.record and (args.only or args.quick or args.tiny):
+    if args.record and _options(args):
         print(
             "--record is of a whole measurement, without --only, --quick, --tiny", file=sys.stderr
         )
@@ -97,17 +99,20 @@ def _measured(args: Any, folder: Path, deadline: float) -> tuple[Report, bool]:
 
     report = _begun(args)
     done = {row.label for row in report.rows}
+    asked = [case for case in CASES if _is_asked(case, args)]
     scale = DeviceScale(folder, quick=args.quick or args.tiny, is_tiny=args.tiny)
-    for case in CASES:
-        if done.issuperset(case.labels) or not _is_asked(case, args):
+    for case in asked:
+        if done.issuperset(case.labels):
             continue
         _add(report, measure(case, scale, deadline))
-        report.write(args.out / "gpu.json")
+        done.update(case.labels)
+        left = [label for other in asked for label in other.labels if label not in done]
+        report.write(args.out / "gpu.json", left)
         if not is_sound():
             return report, True
-    left = deadline - time.monotonic()
-    if report.equality.state == "unknown" and left > LEAST_S:
-        report.equality = _equality(args, left)  # most of its kernels are compiled by now
+    seconds = deadline - time.monotonic()
+    if report.equality.state == "unknown" and seconds > LEAST_S:
+        report.equality = _equality(args, seconds)  # most of its kernels are compiled by now
         report.write(args.out / "gpu.json")
     return report, False
 
@@ -118,9 +123,10 @@ def _begun(args: Any) -> Report:
 
     if args.resume:
         report = Report.read(args.out / "gpu.json")
+        report.drop_cut()
     else:
         args.out.mkdir(parents=True, exist_ok=True)
-        report = Report(_equality(args, TESTS_S), describe_machine())
+        report = Report(_equality(args, TESTS_S), describe_machine(), options=_options(args))
     _show(report)
     return report
 
@@ -207,7 +213,29 @@ def _what_lacks(args: Any) -> str:
     if not any(_is_asked(case, args) for case in CASES):
         names = "\n".join(case.name for case in CASES)
         return f"--only {', '.join(args.only)}: in no name of these:\n{names}"
-    return ""
+    return _why_not_on(args) if args.resume else ""
+
+
+def _why_not_on(args: Any) -> str:
+    """Why this measurement can't go on from the one before; empty where it can."""
+    from bench.gpu_report import Report, describe_machine
+
+    path = args.out / "gpu.json"
+    if not path.exists():
+        return f"--resume: there is no {path}"
+    before = Report.read(path)
+    if before.options != _options(args):
+        told = " ".join(before.options) or "none of --quick, --tiny and --only"
+        return f"--resume: {path} was measured with {told}: go on with the same options"
+    here = describe_machine()
+    others = [f"{k} {v!r}, here {here[k]!r}" for k, v in before.machine.items() if v != here[k]]
+    return f"--resume: {path} is of another machine: {'; '.join(others)}" if others else ""
+
+
+def _options(args: Any) -> tuple[str, ...]:
+    """Those by which this isn't a whole measurement."""
+    given = [name for name in ("quick", "tiny") if getattr(args, name)]
+    return (*(f"--{name}" for name in given), *(f"--only {name!r}" for name in args.only or ()))
 
 
 def _is_asked(case: Any, args: Any) -> bool:
@@ -247,8 +275,11 @@ def _ended(report: Report, args: Any) -> int:
     """Record it where that was asked for, and say what is wrong."""
     from bench.gpu_report import with_report
 
-    is_judged = not (args.quick or args.tiny)
+    is_judged = not {"--quick", "--tiny"}.intersection(report.options)
     is_wrong = report.equality.state == "differ"
+    if args.record and report.options:
+        print(f"not recorded: measured with {' '.join(report.options)}", file=sys.stderr)
+        return 2
     if args.record and report.equality.state != "equal":
         print(f"not recorded: {report.equality.told}", file=sys.stderr)
         return 1

@@ -16,6 +16,7 @@ from paritygate.comparison.place import find_place
 from paritygate.runners.environment import describe_environment
 
 HEADING = "\n## On a GPU\n"
+CUT = "the measurement ended before"
 PACKAGES = ("numba-cuda", "torch", "cupy-cuda13x", "cupy-cuda12x", "cupy", "onnxruntime-gpu")
 State = Literal["equal", "differ", "unknown"]
 
@@ -45,25 +46,29 @@ class Report:
         machine: chip, driver, processor and versions.
         date: UTC.
         rows: in the order in which they were measured.
+        options: those by which it isn't a whole measurement.
     """
 
     equality: Equality
     machine: Mapping[str, Any]
     date: str = field(default_factory=today)
     rows: list[Row | Missing] = field(default_factory=list)
+    options: tuple[str, ...] = ()
 
     @property
     def missed(self) -> list[str]:
         """Labels of rows that take more than is allowed."""
         return [row.label for row in self.rows if isinstance(row, Row) and not row.is_met]
 
-    def write(self, path: Path) -> None:
-        """Write it as JSON; what is there is whole at any time."""
+    def write(self, path: Path, left: Sequence[str] = ()) -> None:
+        """Write it as JSON, with rows for labels that are left; what is there is always whole."""
+        rows = [*self.rows, *(Missing(label, CUT) for label in left)]
         told = {
             "equality": vars(self.equality),
             "machine": self.machine,
             "date": self.date,
-            "rows": [_to_json(row) for row in self.rows],
+            "options": list(self.options),
+            "rows": [_to_json(row) for row in rows],
         }
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -74,7 +79,12 @@ class Report:
         """What `write` has written."""
         told = json.loads(path.read_text(encoding="utf-8"))
         rows = [_from_json(row) for row in told["rows"]]
-        return Report(Equality(**told["equality"]), told["machine"], told["date"], rows)
+        given = told["machine"], told["date"], rows, tuple(told["options"])
+        return Report(Equality(**told["equality"]), *given)
+
+    def drop_cut(self) -> None:
+        """Forget the rows that only say that the measurement ended before them."""
+        self.rows = [row for row in self.rows if not (isinstance(row, Missing) and row.why == CUT)]
 
     def head(self) -> str:
         """The machine, and whether its kernels are right, in two lines."""

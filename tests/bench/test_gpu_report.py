@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -41,6 +42,11 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert found == a_report()
     assert found.missed == ["b"]
     assert [p.name for p in tmp_path.iterdir()] == ["gpu.json"]
+    a_report().write(tmp_path / "gpu.json", ["e"])
+    found = Report.read(tmp_path / "gpu.json")
+    assert found.rows[-1] == Missing("e", "the measurement ended before")
+    found.drop_cut()
+    assert found == a_report()
     assert told(found.rows[0], "") == told(ROWS[0])
 
 
@@ -65,6 +71,24 @@ def test_results_keep_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gpu.main(["--from", str(path), "--record"]) == 1  # "b" takes more than is allowed
     assert gpu.RESULTS.read_text() == once
     assert gpu.main(["--from", str(path), "--record", "--quick"]) == 2
+
+
+@pytest.mark.parametrize("options", [("--quick",), ("--tiny",), ("--only 'bytes'",)])
+def test_a_part_of_a_measurement_isnt_recorded_as_the_whole(
+    options: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(gpu, "RESULTS", tmp_path / "RESULTS.md")
+    gpu.RESULTS.write_text(RESULTS)
+    path = tmp_path / "gpu.json"
+    replace(a_report(), options=options).write(path)
+    assert gpu.main(["--from", str(path), "--record"]) == 2
+    assert capsys.readouterr().err == f"not recorded: measured with {options[0]}\n"
+    assert gpu.RESULTS.read_text() == RESULTS
+    judged = gpu.main(["--from", str(path)])
+    assert judged == int(options[0].startswith("--only"))  # which judges "b"
 
 
 SAID = (

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from bench import gpu, gpu_kernels, gpu_libraries, gpu_sides, gpu_start
+from bench import gpu, gpu_cases, gpu_kernels, gpu_libraries, gpu_report, gpu_sides, gpu_start
 from bench.gpu_cases import CASES
 from bench.gpu_elements import Batched, OnDevice
 from bench.gpu_libraries import LackingError
@@ -153,6 +153,41 @@ def test_what_fails_leaves_a_row_and_a_new_process_goes_on(
     assert rows == [Missing(label, "ZeroDivisionError: division by zero") for label in case.labels]
     assert gpu.main(command[2:]) == 0
     assert Report.read(tmp_path / "gpu.json").rows == rows
+
+
+def test_a_measurement_goes_on_where_it_ended_with_the_same_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Case:
+        def __init__(self, name: str) -> None:
+            self.name, self.labels = name, (name,)
+
+        def measure(self, scale: object) -> list[Row]:
+            measured.append(self.name)
+            if self.name == stop:
+                raise KeyboardInterrupt
+            return [Row.of(self.name, [1.0], "s")]
+
+    measured: list[str] = []
+    monkeypatch.setattr(gpu_cases, "CASES", (Case("a"), Case("b"), Case("c")))
+    given, stop = ["--tiny", "--out", str(tmp_path)], "b"
+    with pytest.raises(KeyboardInterrupt):
+        gpu.main(given)
+    cut = Report.read(tmp_path / "gpu.json").rows
+    assert cut[1:] == [Missing(label, "the measurement ended before") for label in "bc"]
+    stop = ""
+    for other in (["--quick"], ["--only", "b"]):
+        assert gpu.main([*given, *other, "--resume"]) == 2
+        assert "was measured with --tiny: go on with the same options" in capsys.readouterr().err
+    machine = gpu_report.describe_machine()
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu_report, "describe_machine", lambda: {**machine, "chip": "another"})
+        assert gpu.main([*given, "--resume"]) == 2
+    assert "is of another machine: chip " in capsys.readouterr().err
+    assert gpu.main([*given, "--resume"]) == 0
+    assert measured == ["a", "b", "b", "c"]
+    assert [row.label for row in Report.read(tmp_path / "gpu.json").rows] == ["a", "b", "c"]
+    assert gpu.main(["--out", str(tmp_path / "none"), "--tiny", "--resume"]) == 2
 
 
 def test_tests_that_took_too_long_are_tried_again_at_the_end(

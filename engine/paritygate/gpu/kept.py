@@ -56,12 +56,13 @@ class Kept:
 
     def load_overload(self, sig: Any, _target_context: Any) -> Any:
         """The kernel compiled for a signature and the current device; None: there is none."""
-        key = self._key(sig)
-        content = None if key is None else _cache.read_kept(kept_folder, self._file(key))
-        if content is not None:
-            found, states = pickle.loads(content)
-            if found == key:
-                return _numba("dispatcher")._Kernel._rebuild(**pickle.loads(states))
+        with suppress(Exception):  # whatever is in the file, it is compiled anew then
+            key = self._key(sig)
+            content = None if key is None else _cache.read_kept(kept_folder, self._file(key))
+            if content is not None:
+                found, states = pickle.loads(content)
+                if found == key:
+                    return _numba("dispatcher")._Kernel._rebuild(**pickle.loads(states))
         self._meanwhile.enter_context(compiling())
         return None
 
@@ -70,8 +71,9 @@ class Kept:
         key = self._key(sig)
         if key is None or compiled.launch_config_sensitive:
             return
-        content = pickle.dumps((key, _numba("serialize").dumps(compiled._reduce_states())))
-        _cache.write_kept(kept_folder, self._file(key), content)
+        with suppress(Exception):  # what can't be written down is compiled by every process
+            content = pickle.dumps((key, _numba("serialize").dumps(compiled._reduce_states())))
+            _cache.write_kept(kept_folder, self._file(key), content)
 
     def _key(self, sig: Any) -> str | None:
         """All that the machine code is made from; None: nobody knows."""

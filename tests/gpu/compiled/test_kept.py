@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import pickle
 import re
 import shutil
 import time
@@ -104,6 +106,34 @@ def test_a_file_that_is_not_what_was_written_is_made_anew(folder: Path, how: str
     assert hits(reader) == 0
     assert code(again) == compiled
     assert hits(again) == 1
+
+
+@pytest.mark.parametrize("states", [None, b"", pickle.dumps({"another": 1})])
+def test_a_file_of_something_else_with_its_digest_is_made_anew(
+    folder: Path, states: bytes | None
+) -> None:
+    code(fresh())
+    (path,) = folder.iterdir()
+    key = fresh()._cache._key(FLOATS)
+    content = pickle.dumps((1, 2, 3) if states is None else (key, states))
+    path.write_bytes(hashlib.sha256(content).digest() + content)
+    reader, again = fresh(), fresh()
+    compiled = code(reader)
+    assert hits(reader) == 0
+    assert code(again) == compiled
+    assert hits(again) == 1
+
+
+def test_what_cannot_be_written_down_is_compiled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(made: object) -> None:
+        raise TypeError("it can't be pickled")
+
+    numba = importlib.import_module("numba.cuda.dispatcher")
+    monkeypatch.setattr(numba._Kernel, "_reduce_states", refuse)
+    assert code(fresh())
+    assert not list(folder.iterdir())
 
 
 def test_code_is_of_one_chip_compiler_and_set_of_options(

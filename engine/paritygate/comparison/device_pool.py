@@ -63,11 +63,14 @@ class Pool(Generic[T]):
             lost.pop_all()
         self._spare.append(own)
 
-    def drop(self) -> None:
-        """Give back the memory of those that nobody uses."""
+    def drop(self) -> int:
+        """Give back the memory of those that nobody uses; how many bytes."""
+        dropped = 0
         while self._spare:
             try:
                 own = self._spare.pop()
             except IndexError:  # another thread was faster
-                return
+                break
             own.memory.close()
+            dropped += own.bytes_told
+        return dropped

@@ -32,7 +32,8 @@ class Place:
 
     Attributes:
         chip: the GPU.
-        piece_bytes: of one side, compared at once; less once its memory was too small.
+        piece_bytes: of one side, compared at once.
+        smaller: (stage, output) -> the same of an output for which memory was too small.
         is_given_up: its memory was too small even for the smallest pieces.
         peak_bytes: the most memory that comparisons held on it at once.
         peak_pinned_bytes: the most pinned memory of the host that was held at once.
@@ -45,6 +46,7 @@ class Place:
 
     chip: Chip
     piece_bytes: int = PIECE_BYTES
+    smaller: dict[tuple[str, str], int] = field(default_factory=dict)
     is_given_up: bool = False
     peak_bytes: int = 0
     peak_pinned_bytes: int = 0
@@ -57,7 +59,7 @@ class Place:
     _pinned: int = 0
     _lanes: Lanes | None = None
     _outer: Place | None = None
-    _closing: list[Callable[[], None]] = field(default_factory=list)
+    _closing: list[Callable[[], int]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, stage: str, output: str, on: On, samples: int) -> None:
@@ -121,10 +123,17 @@ class Place:
                 self._lanes = Lanes(self.hold, self.note)
             return self._lanes
 
-    def at_close(self, give_back: Callable[[], None]) -> None:
-        """What holds memory there gives it back when the run ends."""
+    def at_close(self, give_back: Callable[[], int]) -> None:
+        """What keeps memory there gives back what is idle when the run ends, and says how much."""
         with self._lock:
             self._closing.append(give_back)
+
+    def drop_idle(self) -> int:
+        """Give back what is kept there and nobody uses just now; bytes of the device."""
+        with self._lock:
+            kept, lanes = list(self._closing), self._lanes
+        dropped = sum(give_back() for give_back in kept)
+        return dropped if lanes is None else dropped + lanes.drop()
 
     def close(self) -> None:
         """Give back what was kept to send arrays and to count with."""
@@ -133,9 +142,15 @@ class Place:
         if self._lanes is not None:
             self._lanes.close()
 
-    def bytes_at_once(self, *, is_sent: bool) -> int:
-        """Of one side, compared at once; less where it is sent from the host."""
-        return min(self.piece_bytes, SENT_BYTES) if is_sent else self.piece_bytes
+    def bytes_at_once(self, output: tuple[str, str] | None = None, *, is_sent: bool) -> int:
+        """Of one side, compared at once; less where it is sent from the host.
+
+        Args:
+            output: stage and name; None: one for which memory wasn't too small.
+            is_sent: from the host.
+        """
+        most = self.piece_bytes if output is None else self.smaller.get(output, self.piece_bytes)
+        return min(most, SENT_BYTES) if is_sent else most
 
     def wants(self, stage: str, output: str) -> bool:
         """Whether an output is to be compared there."""
@@ -158,17 +173,17 @@ class Place:
                 self.is_given_up = True
                 self.notes.append(f"the GPU {why}; what followed was compared on the CPU")
 
-    def shrink(self, tried: int) -> None:
-        """The device's memory was too small for pieces of `tried` bytes a side."""
+    def shrink(self, stage: str, output: str, tried: int) -> None:
+        """The device's memory was too small for pieces of `tried` bytes a side of an output."""
         with self._lock:
-            if tried > self.piece_bytes:
+            if tried > self.smaller.get((stage, output), tried):
                 return  # another thread saw to it
-            is_least = tried // 2 < LEAST_BYTES
+            is_least = tried <= LEAST_BYTES
             if not is_least:
-                self.piece_bytes = tried // 2
+                half = self.smaller[stage, output] = max(LEAST_BYTES, tried // 2)
                 self.notes.append(
-                    f"the GPU had no room for pieces of {tried:,} bytes a side; from then on they "
-                    f"were of {self.piece_bytes:,}"
+                    f"stage {stage!r}, output {output!r}: the GPU had no room for pieces of "
+                    f"{tried:,} bytes a side; from then on they were of at most {half:,}"
                 )
         if is_least:
             self.give_up(f"had no room for pieces of {tried:,} bytes a side")
@@ -190,7 +205,7 @@ class Place:
                 "memory_bytes": self.chip.memory_bytes,
             },
             "memory": {
-                "piece_bytes": self.piece_bytes,
+                "piece_bytes": min([self.piece_bytes, *self.smaller.values()]),
                 "peak_bytes": self.peak_bytes,
                 "peak_pinned_bytes": self.peak_pinned_bytes,
             },

@@ -112,7 +112,8 @@ class PlacedComparer(ElementComparer):
         both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
         if self._device is None or self._place.is_given_up or not (both and len(ordinals)):
             return None
-        step = max(1, self._place.piece_bytes // self._sample_bytes)
+        most = self._place.bytes_at_once(self._names, is_sent=False)
+        step = max(1, most // self._sample_bytes)
         numbers, use = consecutive(ordinals), ExitStack()
         try:
             with ExitStack() as failing:
@@ -123,7 +124,7 @@ class PlacedComparer(ElementComparer):
         except Exception as e:
             if not is_out_of_memory(e):
                 raise self._failed(e) from e
-            self._pool.drop()
+            self._place.drop_idle()
             return None
         return partial(self._finish, use, comparison, ref, cand, ordinals)
 
@@ -136,7 +137,7 @@ class PlacedComparer(ElementComparer):
         except Exception as e:
             if not is_out_of_memory(e):
                 raise self._failed(e) from e
-            self._pool.drop()
+            self._place.drop_idle()
             return self.compare(ref, cand, ordinals, is_lazy=True, in_order=True)
         self._check(found, ref, cand, ordinals)
         self._place.count(*self._names, "cuda", len(ordinals))
@@ -182,19 +183,22 @@ class PlacedComparer(ElementComparer):
 
     def _on_device(self, ref: Any, cand: Any, ordinals: Ints) -> Found | None:
         """What the GPU counts; None where its memory is too small."""
-        while not self._place.is_given_up:
-            both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
-            tried = self._place.bytes_at_once(is_sent=not both)
+        both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
+        again = 0  # samples a piece that were tried once more
+        while not (self._place.is_given_up or self._device is None):
+            most = self._place.bytes_at_once(self._names, is_sent=not both)
+            step = min(max(1, most // self._sample_bytes), len(ordinals))
             try:
-                found = self._in_pieces(ref, cand, consecutive(ordinals), tried)
+                found = self._in_pieces(ref, cand, consecutive(ordinals), step)
             except Exception as e:
                 if not is_out_of_memory(e):
                     raise self._failed(e) from e
-                self._pool.drop()
-                if tried < 2 * self._sample_bytes:  # one sample was sent at once
+                if self._place.drop_idle() and step != again:
+                    again = step
+                elif step == 1:
                     self._give_up()
-                    return None
-                self._place.shrink(tried)
+                else:
+                    self._place.shrink(*self._names, step * self._sample_bytes)
                 continue
             self._check(found, ref, cand, ordinals)
             return found
@@ -209,8 +213,7 @@ class PlacedComparer(ElementComparer):
             f"{self._sample_bytes:,} bytes a side; what followed was compared on the CPU"
         )
 
-    def _in_pieces(self, ref: Any, cand: Any, ordinals: Ints | range, piece_bytes: int) -> Found:
-        step = max(1, piece_bytes // self._sample_bytes)
+    def _in_pieces(self, ref: Any, cand: Any, ordinals: Ints | range, step: int) -> Found:
         with self._place.lane() as lane, self._pool.lent() as comparison:
             for rows, ours, theirs in sent(lane, pieces(ref, cand, step), self.dtypes):
                 comparison.add(ours, theirs, ordinals[rows])

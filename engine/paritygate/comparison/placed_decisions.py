@@ -29,6 +29,7 @@ Found = tuple[DecisionTally, LazyDetail]
 
 _KNOWN_SAMPLES, _FEWEST = 40, 3
 _KNOWN_ELEMENTS = 1 << 20  # of a batch that is known, unless fewer samples have more
+_NO_ROOM = "the GPU had no room for decisions of a block, made on the CPU"
 _POSITIONS = 8  # at most along each axis but that of the classes
 
 
@@ -60,6 +61,7 @@ class PlacedDecisions:
         stats: Stats,
     ) -> None:
         self._place, self._names = place, (stage, rule.name)
+        self._output = stage, rule.output
         self._device = DeviceDecisions(rule, tolerance, *dtypes, shape, stats)
         self._pool = Pool(place, self._device.begin)
         self._step_bytes = max(1, int(np.prod(shape)) * np.dtype(np.float64).itemsize)
@@ -97,25 +99,32 @@ class PlacedDecisions:
         both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
         if not both or self._place.is_given_up or not len(ordinals):
             return None
-        numbers = consecutive(ordinals)
-        step = max(1, self._place.piece_bytes // self._step_bytes)
-        try:
-            with ExitStack() as failing:
-                deciding = failing.enter_context(self._pool.lent())
-                for rows, ours, theirs in pieces(ref, cand, step):
-                    part = None if truth is None else truth[rows]
-                    deciding.add(ours, theirs, numbers[rows], part)
-                use = failing.pop_all()
-        except Exception as e:  # whatever a driver raises
-            self._without_room(e)
-            return None
+        for is_last in (False, True):
+            try:
+                return self._launched(ref, cand, consecutive(ordinals), truth)
+            except Exception as e:  # whatever a driver raises
+                if not self._dropped(e) or is_last:
+                    break
+        self._place.note(_NO_ROOM)
+        return None
+
+    def _launched(
+        self, ref: Any, cand: Any, numbers: Codes | range, truth: Codes | None
+    ) -> Callable[[], Found | None]:
+        most = self._place.bytes_at_once(self._output, is_sent=False)
+        with ExitStack() as failing:
+            deciding = failing.enter_context(self._pool.lent())
+            for rows, ours, theirs in pieces(ref, cand, max(1, most // self._step_bytes)):
+                part = None if truth is None else truth[rows]
+                deciding.add(ours, theirs, numbers[rows], part)
+            use = failing.pop_all()
         return partial(self._finish, use, deciding, ref, cand, numbers)
 
-    def _without_room(self, error: Exception) -> None:
+    def _dropped(self, error: Exception) -> int:
+        """Bytes that were given back since there was no room; any other error is raised."""
         if not is_out_of_memory(error):
             raise self._failed(error) from error
-        self._pool.drop()
-        self._place.note("the GPU had no room for decisions of a block, made on the CPU")
+        return self._place.drop_idle()
 
     def _finish(
         self, use: ExitStack, deciding: Deciding, ref: Any, cand: Any, numbers: Codes | range
@@ -124,7 +133,8 @@ class PlacedDecisions:
             with use:
                 tally, flipped = deciding.finish()
         except Exception as e:  # whatever a driver raises
-            self._without_room(e)
+            self._dropped(e)
+            self._place.note(_NO_ROOM)
             return None
         problem = what_is_wrong(tally, flipped.rows, numbers)
         if problem:

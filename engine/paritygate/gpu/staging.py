@@ -124,6 +124,11 @@ class Lane:
             return ""
         return "what it judged isn't what was sent to it"
 
+    @property
+    def bytes_held(self) -> int:
+        """Memory of the device that this takes."""
+        return self._held[0]
+
     def close(self) -> None:
         """Give all memory back, once nothing is on its way."""
         self._sums = None
@@ -242,9 +247,16 @@ class Lanes:
         """Give the memory of all lanes back; those in use follow."""
         with self._lock:
             self._is_closed = True
+        self.drop()
+
+    def drop(self) -> int:
+        """Give the memory of lanes back that nobody uses; how many bytes of the device."""
+        with self._lock:
             free, self._free = self._free, []
+        held = sum(lane.bytes_held for lane in free)
         for lane in free:
             lane.close()
+        return held
 
 
 def give_back_freed() -> None:

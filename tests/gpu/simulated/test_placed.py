@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from paritygate.comparison.placed import PlacedComparer, is_out_of_memory
 from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import DeviceError, PlanError
 from paritygate.core.policy import Tolerance
-from paritygate.gpu import failing, scan
+from paritygate.gpu import failing, scan, staging, tally
+from paritygate.gpu.device import cuda
 from paritygate.gpu.driver import Chip
 from paritygate.gpu.staging import CHUNKS, Lane
 
@@ -218,14 +221,84 @@ def test_too_little_memory_makes_pieces_smaller(monkeypatch: pytest.MonkeyPatch)
     comparer = placed_comparer(where)
     given = refuse_above(monkeypatch, 100, RefusedError(2))
     check(comparer, ref, cand)
-    assert where.piece_bytes == 80
+    assert where.describe()["memory"]["piece_bytes"] == 80
     assert given[:3] == [640, 320, 160]
     assert set(given[3:]) == {80}
     assert len(where.notes) == 3
     assert where.notes[-1] == (
-        "the GPU had no room for pieces of 160 bytes a side; from then on they were of 80"
+        "stage 's', output 'y': the GPU had no room for pieces of 160 bytes a side; from then on "
+        "they were of at most 80"
     )
     assert where.samples == {("s", "y"): {"cuda": SAMPLES, "cpu": 0}}
+
+
+def test_an_output_without_room_costs_no_other_one_its_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(place, "LEAST_BYTES", 8)
+    where = Place(CHIP)
+    ours = placed_comparer(where)
+    with monkeypatch.context() as patch:
+        refuse_above(patch, 500, RefusedError(2))
+        check(ours, *sides())
+    assert where.smaller == {("s", "y"): 400}
+    (note,) = where.notes
+    assert note == (
+        "stage 's', output 'y': the GPU had no room for pieces of 800 bytes a side; from then on "
+        "they were of at most 400"
+    )
+    assert where.bytes_at_once(("s", "other"), is_sent=False) == place.PIECE_BYTES
+
+
+def test_two_threads_without_room_make_pieces_smaller_once() -> None:
+    where = Place(CHIP, piece_bytes=8 * LEAST_BYTES)
+    for _ in range(2):
+        where.shrink("s", "y", 8 * LEAST_BYTES)
+    assert where.smaller == {("s", "y"): 4 * LEAST_BYTES}
+    assert len(where.notes) == 1
+    where.shrink("s", "y", LEAST_BYTES + 1)  # of a small block
+    assert (where.smaller, where.is_given_up) == ({("s", "y"): LEAST_BYTES}, False)
+    where.shrink("s", "y", LEAST_BYTES)
+    assert where.is_given_up
+
+
+class SmallDevice:
+    """A device that has room for so many bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+        self.most, self.used = most, 0
+        for name in ("to_device", "device_array"):
+            monkeypatch.setattr(cuda, name, partial(self._made, getattr(cuda, name)))
+
+    def _made(self, make: Any, *args: Any, **given: Any) -> Any:
+        made = make(*args, **given)
+        if self.used + made.nbytes > self.most:
+            raise RefusedError(2)
+        self.used += made.nbytes
+        weakref.finalize(made._ary, self._gone, made.nbytes)
+        return made
+
+    def _gone(self, size: int) -> None:
+        self.used -= size
+
+
+def test_what_is_idle_goes_before_pieces_get_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "_ROOM", SAMPLES)
+    monkeypatch.setattr(staging, "_LEAST", 64)
+    where, device = Place(CHIP), SmallDevice(monkeypatch, 1 << 30)
+    ref, cand = sides()
+    outputs = [
+        PlacedComparer(where, "s", name, TOLERANCE, "float32", "float32", (5,), "gate")
+        for name in ("a", "b", "c")
+    ]
+    check(outputs[0], ref, cand)
+    device.most = int(1.2 * device.used)
+    for output in outputs * 2:
+        check(output, ref, cand)
+    assert (where.notes, where.smaller) == ([], {})
+    assert [counts["cpu"] for counts in where.samples.values()] == [0] * 3
+    assert where._held == where.drop_idle() > 0
+    assert where._held == 0
 
 
 def test_no_memory_at_all_is_the_cpus_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +309,9 @@ def test_no_memory_at_all_is_the_cpus_turn(monkeypatch: pytest.MonkeyPatch) -> N
     check(comparer, ref, cand)
     assert where.is_given_up
     assert where.notes[-1] == (
-        f"the GPU had no room for pieces of {LEAST_BYTES:,} bytes a side; what followed was "
-        "compared on the CPU"
+        "the GPU had no room for pieces of 800 bytes a side; what followed was compared on the CPU"
     )
+    assert given == [800]
     tried = len(given)
     check(comparer, ref, cand)
     assert len(given) == tried

@@ -129,6 +129,25 @@ def test_too_little_memory_is_told_and_decided_by_others(
     assert where.notes == ["the GPU had no room for decisions of a block, made on the CPU"]
 
 
+def test_what_is_idle_goes_before_decisions_are_made_by_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = place()
+    idle, made = decider("argmax", where), decider("argmax", where)
+    both = [there(side) for side in sides("argmax")]
+    assert idle.compare_lazily(*both, ROWS, None) is not None
+    real = Deciding.add
+
+    def add(self: Any, *args: Any) -> None:
+        if where._held:
+            raise MemoryError
+        real(self, *args)
+
+    monkeypatch.setattr(Deciding, "add", add)
+    assert made.compare_lazily(*both, ROWS, None) is not None
+    assert where.notes == []
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -223,12 +223,18 @@ def describe_place(
     Args:
         place: the GPU.
         notes: why the CPU compared.
-        measured: how fast outputs of the host are compared on each.
+        measured: how fast outputs of the host are compared on each; where is told as it was.
     """
-    speeds = {"measured": list(measured)} if measured else {}
+    told = [{**one, "on": _compared_on(place, one["stage"], one["output"])} for one in measured]
+    speeds = {"measured": told} if told else {}
     if place is None:
         return {"on": "cpu", **({"notes": list(notes)} if notes else {}), **speeds}
     return {"on": "cuda", **place.describe(), **speeds}
+
+
+def _compared_on(place: Place | None, stage: str, output: str) -> On:
+    counts = None if place is None else place.samples.get((stage, output))
+    return "cuda" if counts and counts["cuda"] else "cpu"
 
 
 def open_place(asked: CompareOn) -> Place | None:

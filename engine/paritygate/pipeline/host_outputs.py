@@ -53,7 +53,7 @@ class Measured:
         cpu_bytes_per_s: on the CPU.
         sent_bytes_per_s: that reach the GPU; None: it wasn't tried.
         cuda_bytes_per_s: sent and compared there; None: the same, or there was no room.
-        on: where it is compared.
+        on: where it is to be compared.
     """
 
     stage: str

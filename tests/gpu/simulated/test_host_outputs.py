@@ -116,6 +116,20 @@ def test_cuda_compares_there_whatever_is_faster(packs: Any, tried: dict[str, Any
     assert found["samples"][one["stage"]]["y"] == {"cuda": SAMPLES, "cpu": 0}
 
 
+@pytest.mark.parametrize("on", ["auto", "cuda"])
+def test_what_the_gpu_has_no_room_for_is_told_as_compared_on_the_cpu(
+    packs: Any, tried: dict[str, Any], on: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(DeviceComparer, "begin", refuse)
+    found = compare(packs, on).summary["comparison"]
+    (one,) = found["measured"]
+    assert one["on"] == "cpu"
+    assert found["samples"][one["stage"]]["y"] == {"cuda": 0, "cpu": SAMPLES}
+
+
 def test_the_cpu_is_asked_for_without_a_measurement(packs: Any, tried: dict[str, Any]) -> None:
     assert compare(packs, "cpu").summary["comparison"] == {"on": "cpu"}
     assert tried["tried"] == []

@@ -17,6 +17,7 @@ from paritygate.runners.environment import describe_environment
 
 HEADING = "\n## On a GPU\n"
 CUT = "the measurement ended before"
+UNKNOWN = ("options that it doesn't tell",)
 PACKAGES = ("numba-cuda", "torch", "cupy-cuda13x", "cupy-cuda12x", "cupy", "onnxruntime-gpu")
 State = Literal["equal", "differ", "unknown"]
 
@@ -79,7 +80,7 @@ class Report:
         """What `write` has written."""
         told = json.loads(path.read_text(encoding="utf-8"))
         rows = [_from_json(row) for row in told["rows"]]
-        given = told["machine"], told["date"], rows, tuple(told["options"])
+        given = told["machine"], told["date"], rows, tuple(told.get("options", UNKNOWN))
         return Report(Equality(**told["equality"]), *given)
 
     def drop_cut(self) -> None:

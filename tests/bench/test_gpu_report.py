@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 from bench import gpu, gpu_libraries
 from bench.gpu_libraries import LackingError, check_same, library, statistics, steps
 from bench.gpu_model import Size, resnet
-from bench.gpu_report import HEADING, Equality, Missing, Report, told, with_report
+from bench.gpu_report import HEADING, UNKNOWN, Equality, Missing, Report, told, with_report
 from bench.measure import Row
 from bench.run import NOTES, cells
 
@@ -73,7 +74,7 @@ def test_results_keep_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gpu.main(["--from", str(path), "--record", "--quick"]) == 2
 
 
-@pytest.mark.parametrize("options", [("--quick",), ("--tiny",), ("--only 'bytes'",)])
+@pytest.mark.parametrize("options", [("--quick",), ("--tiny",), ("--only 'bytes'",), UNKNOWN])
 def test_a_part_of_a_measurement_isnt_recorded_as_the_whole(
     options: tuple[str, ...],
     tmp_path: Path,
@@ -84,11 +85,15 @@ def test_a_part_of_a_measurement_isnt_recorded_as_the_whole(
     gpu.RESULTS.write_text(RESULTS)
     path = tmp_path / "gpu.json"
     replace(a_report(), options=options).write(path)
+    if options == UNKNOWN:
+        told = json.loads(path.read_text())
+        del told["options"]
+        path.write_text(json.dumps(told))
     assert gpu.main(["--from", str(path), "--record"]) == 2
     assert capsys.readouterr().err == f"not recorded: measured with {options[0]}\n"
     assert gpu.RESULTS.read_text() == RESULTS
     judged = gpu.main(["--from", str(path)])
-    assert judged == int(options[0].startswith("--only"))  # which judges "b"
+    assert judged == int(options[0] not in ("--quick", "--tiny"))  # others judge "b"
 
 
 SAID = (

@@ -172,14 +172,18 @@ class PlacedComparer(ElementComparer):
             raise self._failed(problem)
 
     def _try_out(self, device: DeviceComparer, dtypes: tuple[str, str]) -> None:
-        try:
-            check_device(device, dtypes, is_simulated=is_simulated())
-        except ParityError:
-            raise
-        except Exception as e:
-            if not is_out_of_memory(e):
-                raise self._failed(e) from e
-            self._place.give_up("had no room for a first small batch")
+        for is_last in (False, True):
+            try:
+                check_device(device, dtypes, is_simulated=is_simulated())
+                return
+            except ParityError:
+                raise
+            except Exception as e:
+                if not is_out_of_memory(e):
+                    raise self._failed(e) from e
+                if not self._place.drop_idle() or is_last:
+                    break
+        self._place.give_up("had no room for a first small batch")
 
     def _on_device(self, ref: Any, cand: Any, ordinals: Ints) -> Found | None:
         """What the GPU counts; None where its memory is too small."""

@@ -65,14 +65,7 @@ class PlacedDecisions:
         self._device = DeviceDecisions(rule, tolerance, *dtypes, shape, stats)
         self._pool = Pool(place, self._device.begin)
         self._step_bytes = max(1, int(np.prod(shape)) * np.dtype(np.float64).itemsize)
-        try:
-            self._try_out(rule, tolerance, dtypes, shape, stats)
-        except ParityError:
-            raise
-        except Exception as e:  # whatever a driver raises
-            if not is_out_of_memory(e):
-                raise self._failed(e) from e
-            self._place.give_up("had no room for a first small batch")
+        self._try_out(rule, tolerance, dtypes, shape, stats)
 
     def compare_lazily(
         self, ref: Any, cand: Any, ordinals: Codes, truth: Codes | None
@@ -152,7 +145,19 @@ class PlacedDecisions:
 
         return LazyDetail(flipped.rows, flipped.margins, look)
 
-    def _try_out(
+    def _try_out(self, *given: Any) -> None:
+        for is_last in (False, True):
+            try:
+                self._decide_known(*given)
+                return
+            except ParityError:
+                raise
+            except Exception as e:  # whatever a driver raises
+                if not self._dropped(e) or is_last:
+                    break
+        self._place.give_up("had no room for a first small batch")
+
+    def _decide_known(
         self,
         rule: DecisionRule,
         tolerance: Tolerance,

@@ -16,7 +16,7 @@ from tests.packs import write_pack
 import paritygate
 from paritygate.comparison import canary, on_device, place, placed
 from paritygate.comparison.elements import ElementComparer
-from paritygate.comparison.on_device import Comparison
+from paritygate.comparison.on_device import Comparison, DeviceComparer
 from paritygate.comparison.place import LEAST_BYTES, Place
 from paritygate.comparison.placed import PlacedComparer, is_out_of_memory
 from paritygate.core.dtypes import numpy_dtype
@@ -374,6 +374,22 @@ def test_a_first_batch_without_room_is_compared_on_the_cpu(
         "the GPU had no room for a first small batch; what followed was compared on the CPU"
     ]
     assert where.samples == {("s", "y"): {"cuda": 0, "cpu": SAMPLES}}
+
+
+def test_what_is_idle_goes_before_a_first_batch_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where, real = Place(CHIP), DeviceComparer.begin
+    check(placed_comparer(where), *sides())
+
+    def begin(self: Any) -> Any:
+        if where._held:
+            raise RefusedError(2)
+        return real(self)
+
+    monkeypatch.setattr(DeviceComparer, "begin", begin)
+    check(placed_comparer(where), *sides())
+    assert where.notes == []
 
 
 @pytest.mark.parametrize("code", [700, 999, 1])

@@ -145,6 +145,8 @@ def test_what_is_idle_goes_before_decisions_are_made_by_others(
 
     monkeypatch.setattr(Deciding, "add", add)
     assert made.compare_lazily(*both, ROWS, None) is not None
+    assert where._held > 0
+    assert decider("argmax", where).compare_lazily(*both, ROWS, None) is not None
     assert where.notes == []
 
 

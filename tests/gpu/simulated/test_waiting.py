@@ -146,7 +146,7 @@ def test_what_was_begun_without_room_is_done_otherwise(
 
     def refuse(self: Any, *args: Any) -> Any:
         callers.append(sys._getframe(1).f_code.co_name)
-        if callers[-1] in ("begin", "_finish") and refused not in callers:
+        if callers[-1] in ("begin", "_launched", "_finish") and refused not in callers:
             callers.append(refused)
             raise MemoryError
         return real(self, *args)
@@ -157,7 +157,8 @@ def test_what_was_begun_without_room_is_done_otherwise(
     theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, 64)
     test_staying.same(ours, theirs)
     assert len(callers) > callers.index(refused) + 2
-    assert len(ours.summary["comparison"]["notes"]) == (kind is Deciding)
+    is_told = kind is Deciding and step == "finish"  # before that idle memory is given back
+    assert len(ours.summary["comparison"]["notes"]) == is_told
 
 
 def test_arrays_side_by_side_begin_anew() -> None:

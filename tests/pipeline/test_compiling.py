@@ -20,7 +20,7 @@ second._start = lambda: started.append(start()) or started[-1]
 result = paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None, observer=events.append)
 kinds = [type(e).__name__ for e in events]
 told = [e.seconds for e in events if type(e).__name__ == "Compiling"]
-ended = [process.returncode is not None for process in started]
+ended = [process.returncode is not None for process, _ in started]
 print(json.dumps([kinds, told, ended, result.summary["timing"]["compiling_s"]]))
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import onnxruntime
@@ -53,18 +54,22 @@ def test_none_or_two_are_a_problem() -> None:
     assert "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.0 are installed together" in text
 
 
+def _install(folder: Path, name: str, owned: str) -> None:
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"{owned},,\n")
+
+
 def test_two_builds_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, owned in (
-        ("onnxruntime", "onnxruntime/__init__.py"),
-        ("onnxruntime_gpu", "onnxruntime/__init__.py"),
-        ("onnxruntime_extensions", "onnxruntime_extensions/__init__.py"),
-    ):
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "RECORD").write_text(f"{owned},,\n")
+    _install(tmp_path, "onnxruntime", "onnxruntime/__init__.py")
+    _install(tmp_path, "onnxruntime_extensions", "onnxruntime_extensions/__init__.py")
     real = environment.importlib.metadata.distributions
     monkeypatch.setattr(
         environment.importlib.metadata, "distributions", lambda: real(path=[str(tmp_path)])
     )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert onnxruntime_distributions() == {"onnxruntime": "1.0"}
+    # What is put there meanwhile is seen, too.
+    _install(tmp_path, "onnxruntime_gpu", "onnxruntime/__init__.py")
     assert onnxruntime_distributions() == {"onnxruntime": "1.0", "onnxruntime_gpu": "1.0"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -152,23 +152,43 @@ class Lane:
                 self._beside[name] = Beside(f"paritygate-ask-{name}")
             self._beside[name].start(partial(self._timed, runners[name], read, leases))
         try:
-            found = {
-                name: self._timed(runner, read, leases)
-                for name, runner in runners.items()
-                if name not in beside
-            }
+            own = {name: runner for name, runner in runners.items() if name not in beside}
+            found = self._ask_own(own, read, leases)
         finally:
             ended = {name: self._beside[name].ended() for name in beside}
         found |= {name: outcome.value() for name, outcome in ended.items()}
         sides = {name: found[name][0] for name in runners}
         return sides, {name: found[name][1] for name in runners}
 
-    def _timed(self, runner: Runner, read: BlockInput, leases: ExitStack) -> tuple[Side, float]:
-        started = time.perf_counter()
-        side = self._run(runner, read, leases)
-        return side, time.perf_counter() - started
+    def _ask_own(
+        self, runners: Mapping[str, Runner], read: BlockInput, leases: ExitStack
+    ) -> dict[str, tuple[Side, float]]:
+        """Answers, and seconds, of what this thread asks itself.
 
-    def _run(self, runner: Runner, read: BlockInput, leases: ExitStack) -> Side:
+        Other blocks wait for the first answer of each runner: they are asked for those before all
+        others.
+        """
+        new = {
+            name: _Begun(self._batches(runner, read, leases))
+            for name, runner in runners.items()
+            if self._turns is not None and runner.observed is None and runner.limits.thread_safe
+        }
+        if len(new) < len(runners):
+            new = {}
+        for begun in new.values():
+            begun.go_on()
+        return {
+            name: new[name].ended() if name in new else self._timed(runner, read, leases)
+            for name, runner in runners.items()
+        }
+
+    def _timed(self, runner: Runner, read: BlockInput, leases: ExitStack) -> tuple[Side, float]:
+        return _Begun(self._batches(runner, read, leases)).ended()
+
+    def _batches(
+        self, runner: Runner, read: BlockInput, leases: ExitStack
+    ) -> Generator[None, None, Side]:
+        """Run a runner over a block, with a halt after each batch but the last."""
         if not read.samples.count:
             return Side({}, none_of(0), none_of(0))
         if isinstance(read.samples.rows, range) and isinstance(runner, RecordedRunner):
@@ -180,11 +200,11 @@ class Lane:
             if runner.name not in self._own:
                 self._own[runner.name] = runner.session()
                 self._own[runner.name].heed(self._stop)
-            return self._run_batches(runner, self._own[runner.name], read, leases)
+            return (yield from self._run_batches(runner, self._own[runner.name], read, leases))
         session, lock = self._shared.session(runner)
         session.heed(self._stop)
         with lock:
-            return self._run_batches(runner, session, read, leases)
+            return (yield from self._run_batches(runner, session, read, leases))
 
     def _read_run(self, runner: RecordedRunner, rows: range, leases: ExitStack) -> Side:
         lease = runner.answer_run(rows.start, rows.stop, partial(self.buffer, runner.name))
@@ -193,7 +213,7 @@ class Lane:
 
     def _run_batches(
         self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
-    ) -> Side:
+    ) -> Generator[None, None, Side]:
         cut = self._cuts[runner.name]
         is_whole = cut.size is None or cut.size >= read.samples.count
         gather = Gather(read.samples, partial(self.buffer, runner.name))
@@ -211,6 +231,8 @@ class Lane:
             for rows, failure in failures:
                 gather.fail([at + row for row in rows], failure.text, failure.rule)
             at += batch.valid
+            if following is not None:
+                yield
         return gather.side(cut.size or 0)
 
     def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
@@ -221,6 +243,30 @@ class Lane:
         if held is None or not is_alike or len(held) < rows:
             held = self._buffers[key] = np.empty((rows, *like.shape[1:]), like.dtype)
         return held
+
+
+class _Begun:
+    """A runner's way through a block, which may halt after a batch; and the seconds it took."""
+
+    def __init__(self, batches: Generator[None, None, Side]) -> None:
+        self._batches = batches
+        self._seconds = 0.0
+        self._side: Side | None = None
+
+    def go_on(self) -> None:
+        """One batch more."""
+        started = time.perf_counter()
+        try:
+            next(self._batches)
+        except StopIteration as end:
+            self._side = end.value
+        self._seconds += time.perf_counter() - started
+
+    def ended(self) -> tuple[Side, float]:
+        """All answers, once there are no more batches."""
+        while self._side is None:
+            self.go_on()
+        return self._side, self._seconds
 
 
 def _narrow(

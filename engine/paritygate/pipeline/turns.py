@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from paritygate.core.tensors import Block
 from paritygate.runners.base import Runner
 
-_POLL_S = 0.005
+_POLL_S = 0.001
 
 
 class Turns:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
+
+Folders = tuple[tuple[str, int], ...]
 
 PACKAGES = ("paritygate", "numpy", "numba", "pyarrow", "onnx")
 _OWNED = "onnxruntime/__init__.py"
@@ -43,7 +47,23 @@ def describe_environment() -> dict[str, object]:
 
 def package_versions() -> dict[str, str | None]:
     """Versions of the packages that can change numbers; None where one isn't installed."""
+    return dict(_versions_in(_package_folders()))
+
+
+@lru_cache(1)
+def _versions_in(_folders: Folders) -> Mapping[str, str | None]:
     return {name: _version(name) for name in PACKAGES}
+
+
+def _package_folders() -> Folders:
+    """Where packages are looked for, with the time at which one was last put there or removed."""
+    found = []
+    for folder in sys.path:
+        try:
+            found.append((folder, Path(folder or ".").stat().st_mtime_ns))
+        except OSError:
+            found.append((folder, 0))
+    return tuple(found)
 
 
 def describe_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:
@@ -75,6 +95,11 @@ def describe_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:
 
 def onnxruntime_distributions() -> dict[str, str]:
     """Installed distributions that own the `onnxruntime` folder: name -> version."""
+    return dict(_distributions_in(_package_folders()))
+
+
+@lru_cache(1)
+def _distributions_in(_folders: Folders) -> Mapping[str, str]:
     found = {}
     for distribution in importlib.metadata.distributions():
         if _owns_onnxruntime(distribution):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,45 @@ def test_after_the_first_answer_blocks_run_side_by_side(
     }
     outcome = execute(load_plan(plan), Options(threads=2, cuts=(ROWS,) * 3))
     assert outcome.judgement.verdict.value == "release"
+
+
+ORDER = """
+ASKED = []
+
+def ref(d):
+    ASKED.append(("ref", int(d["x"][0, 0])))
+    return {"y": d["x"] * 1}
+
+def cand(d):
+    ASKED.append(("cand", int(d["x"][0, 0])))
+    return {"y": d["x"] * 1}
+"""
+
+
+@pytest.mark.parametrize("thread_safe", [True, False])
+def test_runners_of_the_first_block_answer_once_before_any_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thread_safe: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"order_{thread_safe}".lower()
+    (tmp_path / f"{name}.py").write_text(ORDER)
+    x = np.repeat(np.arange(6, dtype=np.float32), ROWS)[:, None]
+    write_pack(tmp_path / "g.arrow", np.arange(len(x)), {"x": x})
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "batch_coupling": {},
+        "runners": {
+            side: {"call": f"{name}:{side}", "batch_size": ROWS, "thread_safe": thread_safe}
+            for side in ("ref", "cand")
+        },
+        "stages": [
+            {"reference": "ref", "candidate": "cand", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
+        ],
+    }
+    result = execute(load_plan(plan), Options(threads=2))
+    assert result.judgement.verdict.value == "release"
+    asked = importlib.import_module(name).ASKED[:12]
+    one_after_the_other = [(side, batch) for side in ("ref", "cand") for batch in range(6)]
+    firsts = [("ref", 0), ("cand", 0)]
+    others = [pair for pair in one_after_the_other if pair not in firsts]
+    assert asked == (firsts + others if thread_safe else one_after_the_other)

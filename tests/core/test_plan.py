@@ -330,6 +330,14 @@ def test_what_is_run_in_batches_ends_in_small_blocks() -> None:
     assert BlockSizes.of(4000, [256]).of_batches() == BlockSizes.of(4000, [256])  # already less
 
 
+def test_blocks_whose_batches_are_shared_have_one_size() -> None:
+    sizes = BlockSizes.of(300, [256])
+    assert [b.samples for b in cut_blocks(70_000, sizes.even(70_000))] == [8192] * 8 + [4464]
+    assert [b.samples for b in cut_blocks(20_000, sizes.even(20_000))] == [2304] * 8 + [1568]
+    assert [b.samples for b in cut_blocks(3_000, sizes.even(3_000))] == [1024, 1024, 952]
+    assert [b.samples for b in cut_blocks(300, sizes.even(300))] == [300]
+
+
 @pytest.mark.parametrize("is_run", [False, True])
 def test_only_the_last_block_has_a_padded_tail(is_run: bool) -> None:
     sizes = BlockSizes.of(4000, [3, 7])

@@ -167,13 +167,18 @@ def test_what_is_read_for_a_runner_is_not_read_again(
 ) -> None:
     from paritygate.golden.pack import GoldenPack
 
-    taken, take = [], GoldenPack.take_input
+    taken, take, read = [], GoldenPack.take_input, GoldenPack.input
 
     def counted(self: GoldenPack, name: str, rows: Any) -> Any:
         taken.append((name, len(rows)))
         return take(self, name, rows)
 
+    def counted_run(self: GoldenPack, name: str, start: int, stop: int) -> Any:
+        taken.append((name, stop - start))
+        return read(self, name, start, stop)
+
     monkeypatch.setattr(GoldenPack, "take_input", counted)
+    monkeypatch.setattr(GoldenPack, "input", counted_run)
     x = np.zeros((N, 2), np.float32)
     assert paritygate.run(plan_of(tmp_path, x), out=None).verdict == "release"
     assert taken == [("x", N)]

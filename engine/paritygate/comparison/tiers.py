@@ -37,6 +37,8 @@ class Chunks:
 
     def total(self) -> ExactSum:
         """Sum of all terms."""
+        if self._chunks is None:
+            return ExactSum(0, self.overflowed)
         above, below = self.split()
         return above + -below
 

@@ -233,6 +233,8 @@ def _room(samples: int) -> elements.Detail:
 
 def samples_by_rule(rules: Bits) -> tuple[int, ...]:
     """How many samples broke each of `RULES`, of the rules of each."""
+    if not len(rules):
+        return (0,) * len(RULE_BITS)
     some, every = (int(of.reduce(rules)) for of in (np.bitwise_or, np.bitwise_and))
     return tuple(
         len(rules)

@@ -186,6 +186,15 @@ class BlockSizes:
         share = self.most // _SHARE // self.step * self.step
         return replace(self, least=max(self.step, min(self.least, share)))
 
+    def even(self, samples: int) -> BlockSizes:
+        """One size for all blocks of so many samples, where threads share the last of them.
+
+        It is at most an eighth of them, and at least as `of_batches`.
+        """
+        share = samples // _SHARE // self.step * self.step
+        size = min(self.most, max(self.of_batches().least, share))
+        return replace(self, least=size, most=size)
+
     def next(self, left: int) -> int:
         """Samples of the next block where `left` are left; the last one may have fewer."""
         share = left // _SHARE // self.step * self.step

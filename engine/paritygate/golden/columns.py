@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from paritygate.core.dtypes import HALF_BYTES, limits_of
 from paritygate.core.tensors import Array
-from paritygate.golden.dtypes import READ, bools_in, dtype_of, elements_in, numbers_in
+from paritygate.golden.dtypes import READ, dtype_of, elements_in
 
 _VARIABLE = "arrow.variable_shape_tensor"
 
@@ -158,7 +158,7 @@ def first_null(array: Any) -> int:
     Raises:
         pa.ArrowInvalid: there is none, so that the file contradicts itself.
     """
-    nulls = np.flatnonzero(bools_in(array.is_null()))
+    nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
     if nulls.size == 0:
         raise pa.ArrowInvalid(f"{array.null_count} nulls are announced, but there are none")
     return int(nulls[0])
@@ -187,7 +187,7 @@ def refuse_nulls(array: Any, rows: int) -> None:
 def check_half_bytes(stored: Any, dtype: str, rows: int) -> None:
     """A byte holds more than four bits: what is beyond them would be read as another number."""
     low, high = limits_of(dtype)
-    numbers: Any = numbers_in(stored)
+    numbers = stored.to_numpy()
     wrong = np.flatnonzero((numbers < low) | (numbers > high))
     if wrong.size:
         at = int(wrong[0])
@@ -200,7 +200,7 @@ def check_half_bytes(stored: Any, dtype: str, rows: int) -> None:
 
 
 def _check_lengths(array: Any, rows: int, size: int) -> None:
-    lengths = numbers_in(array.value_lengths())
+    lengths = array.value_lengths().to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(lengths != size)
     if wrong.size:
         at = int(wrong[0])

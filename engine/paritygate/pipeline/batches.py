@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -41,9 +42,7 @@ class Cut:
         approved = dim if dim is not None and may_choose else BatchDim(sizes=list(sizes))
         return Cut(names, size, approved)
 
-    def batches(
-        self, block: Block, samples: SampleRows, inputs: Mapping[str, Array]
-    ) -> Iterator[Batch]:
+    def batches(self, block: Block, samples: SampleRows, inputs: Mapping[str, Array]) -> Batches:
         """The batches of a block's samples, in pack order.
 
         Args:
@@ -51,23 +50,59 @@ class Cut:
             samples: those of its samples that are run; at least one.
             inputs: name -> `(n, *sample_shape)` of these samples, read-only.
         """
-        names = inputs if self.names is None else self.names
-        taken = [(name, inputs[name]) for name in names if name in inputs]
-        count, ids = samples.count, samples.ids
-        size = self.size or count
-        starts = samples.ordinals[::size].tolist()
-        lasts = [*samples.ordinals[size - 1 :: size].tolist(), int(samples.ordinals[-1])]
-        for number, at in enumerate(range(0, count, size)):
-            valid = min(size, count - at)
-            stop = at + valid
-            parts = {name: array[at:stop] for name, array in taken}
-            rows = valid
-            if valid < size and self.padding is not None:
-                rows = self.padding.padded(valid, size)
-            if rows > valid:
-                parts = {name: _pad(part, rows) for name, part in parts.items()}
-            of, first, last = ids[at:stop], starts[number], lasts[number]
-            yield Batch(block.bucket, number, first, valid, rows, of, parts, last)
+        return Batches(self, block, samples, inputs)
+
+
+class Batches(Sequence[Batch]):
+    """The batches of a block's samples; each is made when it is asked for.
+
+    Attributes:
+        inputs: what the runner is given of all of these samples.
+        rows: of a batch that isn't a tail.
+    """
+
+    def __init__(
+        self, cut: Cut, block: Block, samples: SampleRows, inputs: Mapping[str, Array]
+    ) -> None:
+        names = inputs if cut.names is None else cut.names
+        self.inputs = {name: inputs[name] for name in names if name in inputs}
+        self.rows = cut.size or samples.count
+        self._padding = cut.padding
+        self._bucket = block.bucket
+        self._samples = samples
+        self._starts = samples.ordinals[:: self.rows].tolist()
+        lasts = samples.ordinals[self.rows - 1 :: self.rows].tolist()
+        self._lasts = [*lasts, int(samples.ordinals[-1])]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._starts)
+
+    def valid(self, number: int) -> int:
+        """Samples of a batch that count."""
+        return min(self.rows, self._samples.count - number * self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Batch]: ...
+
+    def __getitem__(self, at: int | slice) -> Batch | Sequence[Batch]:
+        """A batch by its number, or several."""
+        if isinstance(at, slice):
+            return [self[number] for number in range(len(self))[at]]
+        number = range(len(self))[at]
+        valid, start = self.valid(number), number * self.rows
+        stop = start + valid
+        parts = {name: array[start:stop] for name, array in self.inputs.items()}
+        rows = valid
+        if valid < self.rows and self._padding is not None:
+            rows = self._padding.padded(valid, self.rows)
+        if rows > valid:
+            parts = {name: _pad(part, rows) for name, part in parts.items()}
+        ids, first, last = self._samples.ids[start:stop], self._starts[number], self._lasts[number]
+        return Batch(self._bucket, number, first, valid, rows, ids, parts, last)
 
 
 def ask(
@@ -86,15 +121,6 @@ def ask(
         return e.lease, [([row], failure) for row, failure in e.failures.items()]
     except RunnerError as e:
         return None, [(range(batch.valid), SampleFailure(e.rule, str(e)))]
-
-
-def with_following(batches: Iterator[Batch]) -> Iterator[tuple[Batch, Batch | None]]:
-    """Each batch with the one after it."""
-    batch = next(batches, None)
-    while batch is not None:
-        following = next(batches, None)
-        yield batch, following
-        batch = following
 
 
 def _pad(array: Array, size: int) -> Array:

@@ -24,6 +24,7 @@ from paritygate.kernels.compiling import compiled_for
 from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.letting_go import LettingGo
 from paritygate.pipeline.results import Results
+from paritygate.pipeline.sharing import Sharing
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.threads import Slots, Threads, Tuner, spare_cores
 from paritygate.pipeline.turns import Turns
@@ -174,6 +175,7 @@ class _Threads:
         self._stop = threading.Event()
         self._shared = Shared()
         self._turns = Turns(blocks, self._stop)
+        self._sharing = Sharing(len(blocks), self._stop)
         self._letting_go = LettingGo(prepared.recorded_packs() if own else (), blocks)
         self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
         self._pending, self._claiming = iter(blocks), threading.Lock()
@@ -276,14 +278,17 @@ class _Threads:
 
     def _work(self) -> None:
         self._warm_up()
-        with Lane(self._prepared, self._shared, self._stop, self._turns) as lane:
-            is_more = True
-            while is_more and not self._stop.is_set():
-                self._slots.take(self._stop)
-                try:
-                    is_more = self._work_once(lane)
-                finally:
-                    self._slots.give()
+        with Lane(self._prepared, self._shared, self._stop, self._turns, self._sharing) as lane:
+            for work in (self._work_once, Lane.help):
+                while not self._stop.is_set() and self._in_slot(work, lane):
+                    pass
+
+    def _in_slot(self, work: Callable[[Lane], bool], lane: Lane) -> bool:
+        self._slots.take(self._stop)
+        try:
+            return work(lane)
+        finally:
+            self._slots.give()
 
     def _work_once(self, lane: Lane) -> bool:
         """Run one block, if one has been read; False: there are no more."""
@@ -295,6 +300,7 @@ class _Threads:
             return False
         self.results.put(lane.run_block(item, self.hints))
         self._turns.finish(item.block)
+        self._sharing.finish()
         self._tuner.note(item.block.samples)
         return True
 

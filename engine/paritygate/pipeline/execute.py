@@ -32,6 +32,7 @@ from paritygate.pipeline.open_dims import describe_dims
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
+from paritygate.pipeline.sharing import most_threads
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.staying import describe_placing
 from paritygate.pipeline.surroundings import (
@@ -161,7 +162,9 @@ def run_prepared(
     collector = Collector(prepared, folder)
     keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
     try:
-        threads = choose_threads(prepared, options.threads).for_blocks(len(ready.blocks))
+        threads = choose_threads(prepared, options.threads).at_most(
+            most_threads(prepared.runners, ready.blocks)
+        )
         driven = _drive(ready, options, collector, keeper, threads)
         tally = driven.tally
         checking = time.perf_counter()

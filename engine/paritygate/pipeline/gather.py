@@ -89,7 +89,7 @@ class Gather:
         self._in_place: dict[str, _InPlace] = {}
         self._failures: list[Failure] = []
         self._lying: dict[str, DeviceTensor] = {}
-        self._may_lie = True
+        self._may_lie = self._may_stay = True
         self._order: tuple[str, ...] = ()
 
     def fail(self, rows: Sequence[int], text: str, rule: str) -> None:
@@ -99,6 +99,27 @@ class Gather:
         self._failures.append(Failure(at, rule, text))
         self._answered = _changeable(self._answered)
         self._answered[at] = False
+
+    def room(self) -> Mapping[str, Array] | None:
+        """The block's arrays that answers are copied to, as by now; None where some are not."""
+        room: dict[str, Array] = {}
+        if self._lying or self._in_place:
+            return None
+        for name, tensor in self._outputs.items():
+            if isinstance(tensor, Ragged) or not tensor.flags.writeable:
+                return None
+            room[name] = tensor
+        return room or None
+
+    def holds(self, room: Mapping[str, Array]) -> bool:
+        """Whether these still are the arrays that answers are copied to."""
+        outputs = self._outputs
+        return all(outputs.get(name) is array for name, array in room.items())
+
+    def scatter(self) -> None:
+        """From now on answers come in any order: they are copied to their places."""
+        self._may_stay = False
+        self._land()
 
     def take(self, at: int, valid: int, lease: Lease, *, is_whole: bool) -> bool:
         """Keep a batch's answers, as they are where that can be, else copies.
@@ -140,7 +161,7 @@ class Gather:
             self._copy(name, 0, len(held), held.host())
 
     def _stays(self, name: str, at: int, tensor: Tensor) -> bool:
-        if isinstance(tensor, Ragged):
+        if isinstance(tensor, Ragged) or not self._may_stay:
             return False
         if at:
             held = self._in_place.get(name)
@@ -189,4 +210,5 @@ class Gather:
         if self._lying:
             lie = {**outputs, **self._lying}
             outputs = Outputs({name: lie[name] for name in self._order})
-        return Side(outputs, self._answered, self._missing, self._failures, batch_size)
+        failures = sorted(self._failures, key=lambda failure: int(failure.rows[0]))
+        return Side(outputs, self._answered, self._missing, failures, batch_size)

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +19,11 @@ from paritygate.comparison.rows import KeepHint, SampleRows, Side, all_of, none_
 from paritygate.core.errors import GoldenError, RunnerError
 from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
-from paritygate.pipeline.batches import Cut, ask, with_following
+from paritygate.pipeline.batches import Cut, ask
 from paritygate.pipeline.beside import Beside
 from paritygate.pipeline.coverage import cover_block
 from paritygate.pipeline.gather import Gather
+from paritygate.pipeline.sharing import SharedBatches, Sharing, shares_batches
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.turns import Turns
 from paritygate.runners.base import Runner, RunnerSession
@@ -79,9 +81,11 @@ class Lane:
         shared: Shared,
         stop: threading.Event | None = None,
         turns: Turns | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self._prepared = prepared
         self._turns = turns
+        self._sharing = sharing
         self._shared = shared
         self._stop = stop or threading.Event()
         self._own: dict[str, RunnerSession] = {}
@@ -135,6 +139,15 @@ class Lane:
             read.imputed,
         )
 
+    def help(self) -> bool:
+        """Run a batch of another thread's block, once there is one; False: there won't be any."""
+        claimed = self._sharing.claim() if self._sharing is not None else None
+        if claimed is None:
+            return False
+        work, number = claimed
+        work.help(number, lambda batch: ask(self._session(work.runner), batch))
+        return True
+
     def _cover(self, read: BlockInput) -> CoverageTally:
         if self._prepared.only is not None:
             return CoverageTally()
@@ -187,24 +200,28 @@ class Lane:
 
     def _batches(
         self, runner: Runner, read: BlockInput, leases: ExitStack
-    ) -> Generator[None, None, Side]:
+    ) -> Generator[None, None, _Answered]:
         """Run a runner over a block, with a halt after each batch but the last."""
         if not read.samples.count:
-            return Side({}, none_of(0), none_of(0))
+            return _Answered(Side({}, none_of(0), none_of(0)))
         if isinstance(read.samples.rows, range) and isinstance(runner, RecordedRunner):
             with suppress(GoldenError):  # asked batch by batch, it is told with its samples
-                return self._read_run(runner, read.samples.rows, leases)
+                return _Answered(self._read_run(runner, read.samples.rows, leases))
         if self._turns is not None:
             self._turns.wait(runner, read.block)
         if runner.limits.thread_safe:
-            if runner.name not in self._own:
-                self._own[runner.name] = runner.session()
-                self._own[runner.name].heed(self._stop)
-            return (yield from self._run_batches(runner, self._own[runner.name], read, leases))
+            return (yield from self._run_batches(runner, self._session(runner), read, leases))
         session, lock = self._shared.session(runner)
         session.heed(self._stop)
         with lock:
             return (yield from self._run_batches(runner, session, read, leases))
+
+    def _session(self, runner: Runner) -> RunnerSession:
+        """This thread's own session of a runner, made at first use."""
+        if runner.name not in self._own:
+            self._own[runner.name] = runner.session()
+            self._own[runner.name].heed(self._stop)
+        return self._own[runner.name]
 
     def _read_run(self, runner: RecordedRunner, rows: range, leases: ExitStack) -> Side:
         lease = runner.answer_run(rows.start, rows.stop, partial(self.buffer, runner.name))
@@ -213,27 +230,36 @@ class Lane:
 
     def _run_batches(
         self, runner: Runner, session: RunnerSession, read: BlockInput, leases: ExitStack
-    ) -> Generator[None, None, Side]:
+    ) -> Generator[None, None, _Answered]:
         cut = self._cuts[runner.name]
         is_whole = cut.size is None or cut.size >= read.samples.count
         gather = Gather(read.samples, partial(self.buffer, runner.name))
-        at = 0
         batches = cut.batches(read.block, read.samples, read.inputs)
-        for batch, following in with_following(batches):
-            if self._stop.is_set():
-                raise RunnerError("stopped")
-            lease, failures = ask(session, batch, following)
-            if lease is not None:
-                if gather.take(at, batch.valid, lease, is_whole=is_whole):
+        work = SharedBatches(runner, batches, gather, is_whole=is_whole)
+        sharing = self._sharing if shares_batches(runner) else None
+        fill, following = None, None
+        try:
+            while (number := work.claim()) is not None:
+                if self._stop.is_set():
+                    raise RunnerError("stopped")
+                if fill is not None and fill(number):
+                    continue
+                batch = following if following and following.number == number else batches[number]
+                following = batches[number + 1] if number + 1 < len(batches) else None
+                lease, failures = ask(session, batch, following)
+                if work.keep(number, lease, failures) and lease is not None:
                     leases.callback(lease.release)
-                else:
-                    lease.release()
-            for rows, failure in failures:
-                gather.fail([at + row for row in rows], failure.text, failure.rule)
-            at += batch.valid
-            if following is not None:
-                yield
-        return gather.side(cut.size or 0)
+                if sharing is not None and work.left and runner.observed is not None:
+                    sharing.offer(work)  # all answers must look like the first one
+                    sharing = None
+                fill = work.filled_by(session)
+                if following is not None:
+                    yield
+            side = work.side(cut.size or 0, self._stop)
+        finally:
+            if self._sharing is not None:
+                self._sharing.withdraw(work)
+        return _Answered(side, work.helped_s)
 
     def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
         """This thread's buffer of at least `rows` rows for an output; anew for another shape."""
@@ -245,10 +271,17 @@ class Lane:
         return held
 
 
+class _Answered(NamedTuple):
+    """What a runner answered, and seconds of others who helped."""
+
+    side: Side
+    helped_s: float = 0.0
+
+
 class _Begun:
     """A runner's way through a block, which may halt after a batch; and the seconds it took."""
 
-    def __init__(self, batches: Generator[None, None, Side]) -> None:
+    def __init__(self, batches: Generator[None, None, _Answered]) -> None:
         self._batches = batches
         self._seconds = 0.0
         self._side: Side | None = None
@@ -259,7 +292,8 @@ class _Begun:
         try:
             next(self._batches)
         except StopIteration as end:
-            self._side = end.value
+            self._side, helped_s = end.value
+            self._seconds += helped_s
         self._seconds += time.perf_counter() - started
 
     def ended(self) -> tuple[Side, float]:

@@ -38,6 +38,7 @@ from paritygate.pipeline.impute import imputations
 from paritygate.pipeline.layouts import check_layouts, plan_layout
 from paritygate.pipeline.names import check_names
 from paritygate.pipeline.shape_contract import ShapeContract
+from paritygate.pipeline.sharing import shares_batches
 from paritygate.pipeline.span import Prepared
 from paritygate.pipeline.staying import Placing, let_stay, place_of
 from paritygate.pipeline.threads import usable_cores
@@ -438,6 +439,9 @@ def _blocks(
         return cut_recorded(packs, samples, most, only_numbers=is_plain)
     if not varying:
         blocks = BlockSizes.of(others, sizes, most_samples(runners))
+        live = [runner for runner in runners.values() if not isinstance(runner, RecordedRunner)]
+        if live and all(map(shares_batches, live)):
+            return cut_blocks(samples, blocks.even(samples))
         return cut_blocks(samples, blocks.of_batches() if sizes else blocks)
     return bucket_blocks(
         pack, varying, samples, lambda bytes_: BlockSizes.of(others + bytes_, sizes).least

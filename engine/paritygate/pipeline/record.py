@@ -20,6 +20,7 @@ from paritygate.pipeline.drive import drive
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
 from paritygate.pipeline.recorder import Kept, Recorder, describe_kept
 from paritygate.pipeline.report import describe_golden, describe_reason
+from paritygate.pipeline.sharing import most_threads
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import Surroundings, changed_finding, look_around
 from paritygate.pipeline.threads import choose_threads
@@ -127,7 +128,9 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
     startup_s = time.perf_counter() - started
     try:
         if ready.blocks:
-            threads = choose_threads(prepared, options.threads).for_blocks(len(ready.blocks))
+            threads = choose_threads(prepared, options.threads).at_most(
+                most_threads(prepared.runners, ready.blocks)
+            )
             drive(prepared, ready.blocks, threads, take, {}, observe)
         findings = [*runner.final_findings(), *changed_finding(ready)]
         environment = around.environment()

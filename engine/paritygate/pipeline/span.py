@@ -140,8 +140,13 @@ def read_block(prepared: Prepared, block: Block) -> BlockInput:
     started = time.perf_counter()
     pack, ordinals = prepared.pack, block.ordinals()
     names = dict.fromkeys([*needed_inputs(prepared), *prepared.watched])
-    inputs = {name: pack.take_input(name, ordinals) for name in names}
     is_gapless = block.offsets is None
+    inputs = {
+        name: pack.input(name, block.start, block.stop)
+        if is_gapless
+        else pack.take_input(name, ordinals)
+        for name in names
+    }
     ids = pack.ids(block.start, block.stop) if is_gapless else pack.take_ids(ordinals)
     labels = {name: _labels(pack, block, name) for name in prepared.label_columns}
     slices = {name: _slices(pack, block, name) for name in prepared.plan.slices}

@@ -45,9 +45,9 @@ class Threads:
     def __post_init__(self) -> None:
         self.used = self.most
 
-    def for_blocks(self, blocks: int) -> Threads:
-        """No more of them than there are blocks."""
-        return replace(self, most=max(1, min(self.most, blocks)))
+    def at_most(self, busy: int) -> Threads:
+        """No more of them than can be at work at once."""
+        return replace(self, most=max(1, min(self.most, busy)))
 
     def describe(self) -> dict[str, Any]:
         """What a summary says of them."""

@@ -134,6 +134,9 @@ class PrepareContext:
     admitted: object = None
 
 
+Filler = Callable[[int], None]
+
+
 class Lease:
     """Outputs of one batch, valid until `release()`.
 
@@ -326,6 +329,23 @@ class RunnerSession(ABC):
             raise
         self._last_form = form
         return lease
+
+    def filler(
+        self, inputs: Mapping[str, Array], room: Mapping[str, Array], rows: int
+    ) -> Filler | None:
+        """What answers further batches straight into a block's arrays; None: only `run` does.
+
+        Args:
+            inputs: name -> `(n, *sample_shape)` of a whole block, read-only.
+            room: output -> `(n, *sample_shape)` for its answers, of the dtypes and shapes that
+                this session has answered with.
+            rows: of a batch, none of them padding.
+
+        Returns:
+            Given the first row of a batch, it writes what `run` would answer. After whatever it
+            raises nothing can be said of these rows: `run` is to be asked.
+        """
+        return None
 
     @abstractmethod
     def _run_impl(self, batch: Batch) -> Lease:

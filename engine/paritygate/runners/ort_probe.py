@@ -51,6 +51,11 @@ class BatchProbe:
             and (self._looks_at_all or name in unproven or name.rpartition(".")[0] in unproven)
         }
 
+    @property
+    def is_passed(self) -> bool:
+        """Whether it has looked, and nothing is wrong."""
+        return self._is_done and self._problem is None
+
     def look(
         self, inference: Any, arrays: Sequence[Array], outputs: Mapping[str, Array], size: int
     ) -> str | None:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
+from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Array, Batch
 from paritygate.gpu.tensor import Outputs
-from paritygate.runners.base import Lease, Runner, RunnerSession, describe_batch
+from paritygate.runners.answers import form_of_plain
+from paritygate.runners.base import Filler, Lease, Runner, RunnerSession, describe_batch
 from paritygate.runners.ort_answer import Answerer, fed_arrays
 from paritygate.runners.ort_border import BorderError
 from paritygate.runners.ort_device import DEVICE, tensor_of
@@ -78,6 +79,49 @@ class OrtSession(RunnerSession):
         """Let go of the model and of all buffers that aren't leased."""
         self._inference = None
         self._free = {}
+
+    def filler(
+        self, inputs: Mapping[str, Array], room: Mapping[str, Array], rows: int
+    ) -> Filler | None:
+        """What answers further batches straight into a block's arrays; None: only `run` does."""
+        feeds = self._whole_feeds(inputs)
+        if feeds is None or not (self._keeps_buffers and self._probe.is_passed):
+            return None
+        shapes = ((rows, *array.shape[1:]) for _, array in feeds)
+        free = self._free.get((self._stays(), *shapes))
+        views = free[-1].views if free else {}
+        if not free or form_of_plain(views, rows) != self._last_form or views.keys() != room.keys():
+            return None
+        moves = [(view, room[name]) for name, view in views.items()]
+        if any((v.dtype, v.shape[1:]) != (r.dtype, r.shape[1:]) for v, r in moves):
+            return None
+        inference, binding = self._inference, free[-1].binding
+
+        def fill(start: int) -> None:
+            stop = start + rows
+            for theirs, array in feeds:
+                binding.bind_cpu_input(theirs, array[start:stop])
+            inference.run_with_iobinding(binding)
+            for view, into in moves:
+                into[start:stop] = view
+
+        return fill
+
+    def _whole_feeds(self, inputs: Mapping[str, Array]) -> list[tuple[str, Array]] | None:
+        """Of a whole block what the model takes; None where batches of it can't be bound."""
+        if self._inference is None or self.runner.layout.is_moved or self._watch.wants_batch:
+            return None
+        feeds = []
+        for (ours, theirs), (_, dtype, is_bridged) in zip(
+            self._wiring.feeds, self._feeds, strict=True
+        ):
+            array = inputs.get(ours)
+            if array is None or is_bridged or array.dtype != numpy_dtype(dtype):
+                return None
+            if not array.flags.c_contiguous:
+                return None
+            feeds.append((theirs, array))
+        return feeds
 
     def _run_impl(self, batch: Batch) -> Lease:
         inference = self._inference

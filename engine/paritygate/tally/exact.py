@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 _UNITS_PER_ONE = 1 << 1074
+_SIGN = np.uint32(1 << 31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +36,11 @@ class ExactSum:
 
     @classmethod
     def from_chunks(cls, chunks: npt.NDArray[np.int64], overflowed: int = 0) -> ExactSum:
-        """Sum of one row of a kernel's chunks, `(CHUNKS,)`: chunk k counts 2^(32k - 1074).
-
-        Fast where chunks have been carried, so that nothing or little lies above 2^32.
-        """
-        units = int.from_bytes(chunks.astype("<u4").tobytes(), "little")
-        above = chunks >> 32
-        if above.any():
-            for k in np.flatnonzero(above).tolist():
-                units += int(above[k]) << (32 * (k + 1))
+        """Sum of one row of a kernel's chunks, `(CHUNKS,)`: chunk k counts 2^(32k - 1074)."""
+        low, high = chunks.astype("<u4"), (chunks >> 32).astype("<u4")
+        high ^= _SIGN  # now it is 2^31 more, so that none is negative
+        units = int.from_bytes(low.tobytes(), "little")
+        units += (int.from_bytes(high.tobytes(), "little") - _signs(len(chunks))) << 32
         return cls(units, overflowed)
 
     @classmethod
@@ -78,3 +76,9 @@ class ExactSum:
     def from_json(cls, data: Mapping[str, Any]) -> ExactSum:
         """The sum that `to_json` wrote."""
         return cls(int(data["units"], 16), data["overflowed"])
+
+
+@lru_cache(4)
+def _signs(chunks: int) -> int:
+    """2^31 in each of so many chunks of 32 bits."""
+    return sum(1 << (32 * k + 31) for k in range(chunks))

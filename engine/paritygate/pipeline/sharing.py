@@ -1,0 +1,208 @@
+"""Batches of one block that several threads run: who has no block left helps those that have."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from paritygate.comparison.rows import Side
+from paritygate.core.errors import RunnerError
+from paritygate.core.tensors import Array, Batch, Block
+from paritygate.pipeline.batches import Batches
+from paritygate.pipeline.gather import Gather
+from paritygate.runners.base import Filler, Lease, Runner, RunnerSession
+from paritygate.runners.failures import SampleFailure
+from paritygate.runners.recorded import RecordedRunner
+
+Failures = Iterable[tuple[Sequence[int], SampleFailure]]
+
+_POLL_S = 0.1
+
+
+def shares_batches(runner: Runner) -> bool:
+    """Whether several threads may run batches of one block, each in a session of its own.
+
+    Not where another process is sent the next batch ahead, nor where answers may stay on a GPU, in
+    the order in which they came.
+    """
+    may = runner.limits.thread_safe and not (runner.runs_elsewhere or runner.can_stay)
+    return may and bool(runner.limits.batch_sizes) and not isinstance(runner, RecordedRunner)
+
+
+def most_threads(runners: Mapping[str, Runner], blocks: Sequence[Block]) -> int:
+    """Threads that can be at work at once: one a block, or one a batch where these are shared."""
+    sizes = [max(r.limits.batch_sizes or (1,)) for r in runners.values() if shares_batches(r)]
+    if not sizes:
+        return len(blocks)
+    return sum(-(-block.samples // min(sizes)) for block in blocks)
+
+
+class SharedBatches:
+    """A runner's batches over a block, each run by whoever claims it.
+
+    The block's own thread claims from the front, helpers from the back.
+
+    Args:
+        runner: who is asked.
+        batches: all of them, in pack order.
+        gather: where the answers go.
+        is_whole: the block is one batch.
+    """
+
+    def __init__(self, runner: Runner, batches: Batches, gather: Gather, *, is_whole: bool) -> None:
+        self.runner = runner
+        self.batches = batches
+        self.helped_s = 0.0
+        self._gather = gather
+        self._is_whole = is_whole
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._first, self._end = 0, len(batches)
+        self._away = self._kept = 0
+        self._error: BaseException | None = None
+
+    @property
+    def left(self) -> int:
+        """Batches that nobody has claimed yet."""
+        return self._end - self._first
+
+    def claim(self) -> int | None:
+        """Number of the next batch for the block's own thread; None: all are claimed."""
+        with self._lock:
+            if self._first == self._end:
+                return None
+            self._first += 1
+            return self._first - 1
+
+    def claim_last(self) -> int | None:
+        """Number of the last batch that is left, for a helper, who must `help` with it."""
+        with self._lock:
+            if self._first == self._end:
+                return None
+            self._gather.scatter()
+            self._end -= 1
+            self._away += 1
+            return self._end
+
+    def keep(self, number: int, lease: Lease | None, failures: Failures) -> bool:
+        """Keep what a batch was answered; whether the lease must last as long as the block."""
+        at, valid = number * self.batches.rows, self.batches.valid(number)
+        is_kept = False
+        with self._lock:
+            if lease is not None:
+                is_kept = self._gather.take(at, valid, lease, is_whole=self._is_whole)
+            for rows, failure in failures:
+                self._gather.fail([at + row for row in rows], failure.text, failure.rule)
+            self._kept += 1
+        if lease is not None and not is_kept:
+            lease.release()
+        return is_kept
+
+    def filled_by(self, session: RunnerSession) -> Callable[[int], bool] | None:
+        """What answers a batch by its number without a copy between, and says whether it did.
+
+        None where this session can't, as far as it has answered. A batch that it fails at has no
+        answer yet.
+        """
+        batches = self.batches
+        with self._lock:
+            room = self._gather.room()
+        if room is None:
+            return None
+        filler = session.filler(batches.inputs, room, batches.rows)
+        if filler is None:
+            return None
+        return partial(self._fill, filler, room)
+
+    def _fill(self, filler: Filler, room: Mapping[str, Array], number: int) -> bool:
+        rows = self.batches.rows
+        if self.batches.valid(number) < rows:
+            return False
+        try:
+            filler(number * rows)
+        except Exception:  # asked again, it is told with its samples
+            return False
+        with self._lock:
+            if not self._gather.holds(room):  # another thread's answer needed others
+                return False
+            self._kept += 1
+        return True
+
+    def help(self, number: int, ask: Callable[[Batch], tuple[Lease | None, Failures]]) -> None:
+        """Run a claimed batch; what is raised reaches the block's own thread."""
+        started = time.perf_counter()
+        error = None
+        try:
+            self.keep(number, *ask(self.batches[number]))
+        except BaseException as e:  # handed to the block's own thread, which raises it
+            error = e
+        with self._changed:
+            self._away -= 1
+            self._error = self._error or error
+            self.helped_s += time.perf_counter() - started
+            self._changed.notify()
+
+    def side(self, batch_size: int, stop: threading.Event) -> Side:
+        """All answers, once helpers are done; asked when nothing is left.
+
+        Raises:
+            RunnerError: it was stopped.
+            BaseException: what a helper met with.
+        """
+        with self._changed:
+            while self._away and not stop.is_set():
+                self._changed.wait(_POLL_S)
+            if self._error is not None:
+                raise self._error
+            if self._away:
+                raise RunnerError("stopped")
+            if self._kept != len(self.batches):
+                raise RuntimeError(f"{self._kept} of {len(self.batches)} batches were run")
+            return self._gather.side(batch_size)
+
+
+class Sharing:
+    """Blocks that are running, where threads without one find batches to run.
+
+    Args:
+        blocks: that are to be done in all.
+        stop: ends all waiting.
+    """
+
+    def __init__(self, blocks: int, stop: threading.Event) -> None:
+        self._left = blocks
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._offered: list[SharedBatches] = []
+
+    def offer(self, work: SharedBatches) -> None:
+        """Let others help with these."""
+        with self._changed:
+            self._offered.append(work)
+            self._changed.notify_all()
+
+    def withdraw(self, work: SharedBatches) -> None:
+        """All of these are claimed, or given up."""
+        with self._changed:
+            if work in self._offered:
+                self._offered.remove(work)
+
+    def finish(self) -> None:
+        """Say that a block is done."""
+        with self._changed:
+            self._left -= 1
+            if not self._left:
+                self._changed.notify_all()
+
+    def claim(self) -> tuple[SharedBatches, int] | None:
+        """A batch to help with, waited for; None: all blocks are done, or nobody wants them."""
+        with self._changed:
+            while self._left and not self._stop.is_set():
+                for work in sorted(self._offered, key=lambda w: w.left, reverse=True):
+                    number = work.claim_last()
+                    if number is not None:
+                        return work, number
+                self._changed.wait(_POLL_S)
+        return None

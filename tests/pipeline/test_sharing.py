@@ -1,0 +1,335 @@
+"""Batches that several threads run: each once, in its place, and none is lost."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests import models
+from tests.packs import write_pack
+
+from paritygate.api.plans import load_plan
+from paritygate.comparison.rows import SampleRows
+from paritygate.core.errors import RunnerError
+from paritygate.core.tensors import Array, Batch, Block
+from paritygate.pipeline.batches import Batches, Cut
+from paritygate.pipeline.execute import Options, Outcome, execute
+from paritygate.pipeline.gather import Gather
+from paritygate.pipeline.sharing import SharedBatches, Sharing, most_threads, shares_batches
+from paritygate.runners.base import Lease, Limits
+from paritygate.runners.failures import SampleFailure
+from paritygate.tally.stage import Hits
+
+ROWS, COUNT = 3, 7
+SAMPLES = ROWS * (COUNT - 1) + 1
+
+
+def shared(width: int = 2) -> SharedBatches:
+    ordinals = np.arange(SAMPLES) + 100
+    samples = SampleRows(0, ordinals, ordinals * 10, {}, {}, Hits())
+    x = np.arange(SAMPLES * width, dtype=np.float32).reshape(SAMPLES, width)
+    x.flags.writeable = False
+    batches = Cut(None, ROWS, None).batches(Block(0, 0, 0, SAMPLES), samples, {"x": x})
+    gather = Gather(samples, lambda _, rows, like: np.full((rows, *like.shape[1:]), 77, like.dtype))
+    return SharedBatches(runner(), batches, gather, is_whole=False)
+
+
+def runner(**more: Any) -> Any:
+    given: dict[str, Any] = {
+        "limits": Limits((ROWS,), True),
+        "runs_elsewhere": False,
+        "can_stay": frozenset(),
+        **more,
+    }
+    return SimpleNamespace(**given)
+
+
+def answer(batch: Batch) -> tuple[Lease, list[Any]]:
+    return Lease({"y": batch.inputs["x"] * 2}), []
+
+
+def test_batches_are_made_when_they_are_asked_for() -> None:
+    batches = shared().batches
+    assert isinstance(batches, Batches)
+    assert len(batches) == COUNT
+    made = list(batches)
+    assert [b.number for b in made] == list(range(COUNT))
+    assert [(b.start, b.last, b.valid) for b in made[-2:]] == [(115, 117, 3), (118, 118, 1)]
+    assert np.concatenate([b.inputs["x"] for b in made]).tobytes() == batches.inputs["x"].tobytes()
+    assert np.concatenate([b.ids for b in made]).tolist() == [i * 10 for i in range(100, 119)]
+    assert [b.number for b in batches[1:3]] == [1, 2]
+    with pytest.raises(IndexError):
+        batches[COUNT]
+
+
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_each_batch_is_claimed_once_from_either_end(is_lasting: bool) -> None:
+    work = shared()
+    doubled = work.batches.inputs["x"] * 2
+    doubled.flags.writeable = False
+
+    def lasting(batch: Batch) -> tuple[Lease, list[Any]]:
+        if not is_lasting:
+            return answer(batch)
+        at = batch.number * ROWS
+        return Lease({"y": doubled[at : at + ROWS]}, is_lasting=True), []
+
+    seen = []
+    for is_own in (True, True, False, True, False, False, True):
+        number = work.claim() if is_own else work.claim_last()
+        assert number is not None
+        seen.append(number)
+        if is_own:
+            assert not work.keep(number, *lasting(work.batches[number]))
+        else:
+            work.help(number, lasting)
+    assert seen == [0, 1, 6, 2, 5, 4, 3]
+    assert work.claim() is None
+    assert work.claim_last() is None
+    side = work.side(ROWS, threading.Event())
+    assert np.asarray(side.outputs["y"]).tobytes() == doubled.tobytes()
+    assert work.helped_s > 0
+
+
+def test_a_batch_that_was_claimed_and_not_run_is_noticed() -> None:
+    work = shared()
+    while (number := work.claim()) is not None:
+        if number != 3:
+            work.keep(number, *answer(work.batches[number]))
+    with pytest.raises(RuntimeError, match="6 of 7 batches were run"):
+        work.side(ROWS, threading.Event())
+
+
+def test_a_helper_is_waited_for_and_its_fault_is_told() -> None:
+    work = shared()
+    away = work.claim_last()
+    assert away is not None
+    while (number := work.claim()) is not None:
+        work.keep(number, *answer(work.batches[number]))
+
+    def late(batch: Batch) -> tuple[Lease, list[Any]]:
+        time.sleep(0.3)
+        return answer(batch)
+
+    helper = threading.Thread(target=work.help, args=(away, late))
+    helper.start()
+    side = work.side(ROWS, threading.Event())
+    helper.join()
+    assert np.asarray(side.outputs["y"])[-1, 0] == 2 * work.batches.inputs["x"][-1, 0]
+
+    def broken(_: Batch) -> tuple[Lease, list[Any]]:
+        raise MemoryError("no room")
+
+    work = shared()
+    away = work.claim_last()
+    assert away is not None
+    while (number := work.claim()) is not None:
+        work.keep(number, *answer(work.batches[number]))
+    work.help(away, broken)
+    with pytest.raises(MemoryError, match="no room"):
+        work.side(ROWS, threading.Event())
+
+
+def test_who_is_stopped_waits_for_nobody() -> None:
+    work, stop = shared(), threading.Event()
+    assert work.claim_last() is not None
+    while (number := work.claim()) is not None:
+        work.keep(number, *answer(work.batches[number]))
+    stop.set()
+    with pytest.raises(RunnerError, match="stopped"):
+        work.side(ROWS, stop)
+    assert Sharing(1, stop).claim() is None
+
+
+def test_failures_are_told_in_pack_order() -> None:
+    work = shared()
+    for number in (work.claim_last(), work.claim(), work.claim_last()):
+        assert number is not None
+        failure = SampleFailure("runner.error", f"batch {number}")
+        work.help(number, lambda b, f=failure: (None, [(range(b.valid), f)]))  # type: ignore[misc]
+    work._away = 0
+    while (number := work.claim()) is not None:
+        work.keep(number, *answer(work.batches[number]))
+    side = work.side(ROWS, threading.Event())
+    assert [f.text for f in side.failures] == ["batch 0", "batch 5", "batch 6"]
+    assert np.flatnonzero(~side.answered).tolist() == [0, 1, 2, 15, 16, 17, 18]
+
+
+class Filling:
+    """A session that answers straight into the block's arrays."""
+
+    def __init__(self) -> None:
+        self.filled: list[int] = []
+        self.before: Any = lambda _start: None
+
+    def filler(self, inputs: Any, room: Any, rows: int) -> Any:
+        def fill(start: int) -> None:
+            self.before(start)
+            self.filled.append(start)
+            room["y"][start : start + rows] = inputs["x"][start : start + rows] * 2
+
+        return fill
+
+
+def test_batches_are_filled_once_there_is_room() -> None:
+    work, session = shared(), Filling()
+    asked: Any = session
+    assert work.filled_by(asked) is None
+    assert work.claim() == 0
+    work.keep(0, *answer(work.batches[0]))
+    fill = work.filled_by(asked)
+    assert fill is not None
+    while (number := work.claim()) is not None:
+        if not fill(number):
+            work.keep(number, *answer(work.batches[number]))
+    assert session.filled == [3, 6, 9, 12, 15]  # the last batch is a tail
+    side = work.side(ROWS, threading.Event())
+    assert np.asarray(side.outputs["y"]).tobytes() == (work.batches.inputs["x"] * 2).tobytes()
+
+
+def test_what_can_not_be_filled_is_asked_again() -> None:
+    """A filler that raises, and one whose arrays another thread's answer took the place of."""
+    work, session = shared(), Filling()
+    asked: Any = session
+    assert work.claim() == 0
+    work.keep(0, *answer(work.batches[0]))
+    fill = work.filled_by(asked)
+    assert fill is not None
+
+    def refuse(_start: int) -> None:
+        raise ValueError("another shape")
+
+    session.before = refuse
+    assert work.claim() == 1
+    assert not fill(1)
+    work.keep(1, *answer(work.batches[1]))
+
+    def loosen(_start: int) -> None:
+        session.before = lambda _start: None
+        wide: Array = np.ones((1, 5), np.float32)
+        work.help(last, lambda _: (Lease({"y": wide}), []))
+
+    last = work.claim_last()
+    assert last == COUNT - 1
+    session.before = loosen
+    assert work.claim() == 2
+    assert not fill(2)
+    work.keep(2, *answer(work.batches[2]))
+    assert work.filled_by(asked) is None
+    while (number := work.claim()) is not None:
+        work.keep(number, *answer(work.batches[number]))
+    tensor = work.side(ROWS, threading.Event()).outputs["y"]
+    found = [np.asarray(row).tolist() for row in tensor.arrays]  # type: ignore[union-attr]
+    assert found == [*(work.batches.inputs["x"][:-1] * 2).tolist(), [1.0] * 5]
+
+
+def test_who_may_share() -> None:
+    assert shares_batches(runner())
+    assert not shares_batches(runner(limits=Limits((ROWS,), False)))
+    assert not shares_batches(runner(limits=Limits(None, True)))
+    assert not shares_batches(runner(runs_elsewhere=True))
+    assert not shares_batches(runner(can_stay=frozenset({"y"})))
+    blocks = [Block(0, at, 10 * at, 10 * at + 10) for at in range(2)]
+    assert most_threads({"a": runner(), "b": runner(limits=Limits((5,), False))}, blocks) == 8
+    assert most_threads({"b": runner(limits=Limits((5,), False))}, blocks) == 2
+
+
+def run(folder: Path, runners: dict[str, Any], threads: int, **more: Any) -> Outcome:
+    plan = {
+        "golden": str(folder / "g.arrow"),
+        "dims": {"batch": {"sizes": [8], "check_samples": 0}},
+        "runners": runners,
+        "stages": [
+            {
+                "name": "s",
+                "reference": "ref",
+                "candidate": "cand",
+                "outputs": {"y": {"atol": 1e-4, "rtol": 0.0}},
+            }
+        ],
+        **more,
+    }
+    return execute(load_plan(plan), Options(threads=threads, out=folder / "runs"))
+
+
+def write(folder: Path, samples: int) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((samples, 4)).astype(np.float32)
+    x[:8] = np.minimum(x[:8], 1)  # the first batch is answered
+    write_pack(folder / "g.arrow", np.arange(samples) * 2, {"x": x}, rows_per_batch=29)
+
+
+@pytest.mark.parametrize("samples", [8, 50, 700])
+def test_threads_change_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, samples: int
+) -> None:
+    write(tmp_path, samples)
+    rng = np.random.default_rng(1)
+    weight = rng.standard_normal((4, 3)).astype(np.float32)
+    models.linear_softmax(tmp_path / "ref.onnx", weight)
+    models.linear_softmax(tmp_path / "cand.onnx", weight * np.float32(1.01))
+    named = {"outputs": {"y": "probabilities"}, "batch_size": 8, "kind": "onnxruntime"}
+    runners = {n: {**named, "model": str(tmp_path / f"{n}.onnx")} for n in ("ref", "cand")}
+    helped = []
+    help_ = SharedBatches.help
+
+    def noted(self: SharedBatches, number: int, ask: Any) -> None:
+        helped.append(number)
+        help_(self, number, ask)
+
+    monkeypatch.setattr(SharedBatches, "help", noted)
+    one = run(tmp_path, runners, 1)
+    assert not helped
+    wanted = one.tally.to_json()
+    for _ in range(6):
+        assert run(tmp_path, runners, 4).tally.to_json() == wanted
+    assert samples > 8 or not helped
+    assert wanted["stages"]["s"]["failed"] > 0
+
+
+MEETING = """
+import threading
+
+CALLS, MEET = [], None
+
+def ref(d):
+    CALLS.append(threading.current_thread().name)
+    if MEET is not None and 1 < len(CALLS) <= 1 + MEET.parties:
+        MEET.wait(timeout=60)
+    if (d["x"][:, 0] > 1.5).any():
+        raise ValueError("too large")
+    return {"y": d["x"] * 1}
+
+def cand(d):
+    return {"y": d["x"] * 1}
+"""
+
+
+def test_all_threads_run_batches_of_one_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four batches that wait for each other can only end if four threads run them."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "meeting.py").write_text(MEETING)
+    write(tmp_path, 63)
+    runners = {
+        n: {"call": f"meeting:{n}", "batch_size": 8, "thread_safe": True} for n in ("ref", "cand")
+    }
+    wanted = run(tmp_path, runners, 1)
+    meeting: Any = importlib.import_module("meeting")
+    assert len(set(meeting.CALLS)) == 1
+    meeting.CALLS.clear()
+    meeting.MEET = threading.Barrier(4)
+    found = run(tmp_path, runners, 4)
+    assert len(set(meeting.CALLS)) == 4
+    assert len(meeting.CALLS) == 8
+    assert found.tally.to_json() == wanted.tally.to_json()
+    assert found.summary["threads"] == {"used": 4, "reason": "option"}
+    stage: Any = found.summary["stages"][0]
+    assert 0 < stage["samples"]["errors"] < 63

@@ -1,0 +1,114 @@
+"""Answers written straight into a block's arrays are those that batches give one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tests import models
+from tests.runners.contract import make_batch
+from tests.runners.test_ort import column, load
+
+N, ROWS = 24, 8
+
+
+def block(dtype: Any = np.float32) -> np.ndarray:
+    x = np.random.default_rng(5).standard_normal((N, 4)).astype(dtype)
+    x.flags.writeable = False
+    return x
+
+
+def room_like(answer: np.ndarray, fill: float = 55) -> np.ndarray:
+    return np.full((N, *answer.shape[1:]), fill, answer.dtype)
+
+
+@pytest.mark.parametrize("dtype", [models.FLOAT, models.DOUBLE, TensorProto.FLOAT16])
+def test_a_block_is_filled_with_what_run_answers(tmp_path: Path, dtype: int) -> None:
+    kind = helper.tensor_dtype_to_np_dtype(dtype)
+    models.scale_model(tmp_path / "m.onnx", 3.0, dtype=dtype)
+    with load(tmp_path, {"model": "m.onnx"}, column("x", kind.name, 4)) as runner:
+        session, x = runner.session(), block(kind)
+        first = session.run(make_batch(x[:ROWS]))
+        room = {"y": room_like(first.outputs["y"])}
+        first.release()
+        fill = session.filler({"x": x}, room, ROWS)
+        assert fill is not None
+        for start in (16, 8):
+            fill(start)
+        assert (room["y"][:ROWS] == 55).all()
+        assert room["y"][ROWS:].tobytes() == (x[ROWS:] * kind.type(3)).tobytes()
+        with session.run(make_batch(x[:ROWS])) as lease:  # the session goes on as before
+            assert lease.outputs["y"].tobytes() == (x[:ROWS] * kind.type(3)).tobytes()
+
+
+def test_nothing_is_filled_before_a_batch_of_these_rows_was_answered(tmp_path: Path) -> None:
+    models.scale_model(tmp_path / "m.onnx", 3.0)
+    with load(tmp_path, {"model": "m.onnx"}) as runner:
+        session, x = runner.session(), block()
+        room = {"y": np.empty((N, 4), np.float32)}
+        assert session.filler({"x": x}, room, ROWS) is None
+        lease = session.run(make_batch(x[:ROWS]))
+        assert session.filler({"x": x}, room, ROWS) is None  # its buffers are in use
+        lease.release()
+        assert session.filler({"x": x}, room, 4) is None
+        assert session.filler({"x": x}, room, ROWS) is not None
+
+
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    models.scale_model(tmp_path / "m.onnx", 3.0)
+    with load(tmp_path, {"model": "m.onnx"}) as runner:
+        session, x = runner.session(), block()
+        session.run(make_batch(x[:ROWS])).release()
+        good = {"y": np.empty((N, 4), np.float32)}
+        assert session.filler({"x": x}, good, ROWS) is not None
+        for inputs in (
+            {},
+            {"x": x.astype(np.float64)},
+            {"x": x.astype(">f4")},
+            {"x": np.asfortranarray(x)},
+            {"x": x[:, :3]},
+        ):
+            assert session.filler(inputs, good, ROWS) is None
+        for room in (
+            {},
+            {"y": np.empty((N, 5), np.float32)},
+            {"y": np.empty((N, 4), np.float64)},
+            {"z": good["y"]},
+            {**good, "z": good["y"]},
+        ):
+            assert session.filler({"x": x}, room, ROWS) is None
+        session.close()
+        assert session.filler({"x": x}, good, ROWS) is None
+
+
+def test_a_shape_that_depends_on_the_values_raises_and_is_answered_by_run(tmp_path: Path) -> None:
+    """An output `(batch, most)`, most of the batch's largest number."""
+    models.save_model(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+            helper.make_node("Cast", ["most"], ["whole"], to=TensorProto.INT64),
+            helper.make_node("Reshape", ["whole", "one"], ["stop"]),
+            helper.make_node("Slice", ["x", "zero", "stop", "one"], ["y"]),
+        ],
+        {"x": (models.FLOAT, ["batch", 4])},
+        {"y": (models.FLOAT, ["batch", "m"])},
+        {"one": np.array([1], np.int64), "zero": np.array([0], np.int64)},
+    )
+    x = np.ones((N, 4), np.float32)
+    x[:ROWS] = 2
+    x[2 * ROWS :] = 3
+    with load(tmp_path, {"model": "m.onnx"}) as runner:
+        session = runner.session()
+        session.run(make_batch(x[:ROWS])).release()
+        room = {"y": np.full((N, 2), 55, np.float32)}
+        fill = session.filler({"x": x}, room, ROWS)
+        assert fill is not None
+        with pytest.raises(Exception, match="(?i)shape"):
+            fill(ROWS)
+        with session.run(make_batch(x[ROWS : 2 * ROWS])) as lease:
+            assert lease.outputs["y"].shape == (ROWS, 1)
+        assert session.filler({"x": x}, room, ROWS) is None

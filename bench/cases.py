@@ -18,13 +18,14 @@ from bench.packs import Packs
 from bench.recorded import COMPARED
 from bench.recording import Recorded
 from bench.sessions import PAIRS
-from bench.startup import Compile, Demo, Help
+from bench.startup import Check, Compile, Demo, Help
 
 CASES: tuple[Case, ...] = (
     *(NullRun(batch, width) for batch, width in itertools.product((1, 32, 256), (1, 10, 1000))),
     *PAIRS,
     ISOLATION,
     Help(),
+    Check(),
     Demo(),
     Compile("gate"),
     Compile("full"),

@@ -1,9 +1,10 @@
-"""What a person waits for: `--help`, and the demo on a machine that has compiled nothing yet."""
+"""What a person waits for: `--help`, a check, the demo where nothing has been compiled yet."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,12 @@ from typing import Literal
 from bench.measure import Row, Scale, in_turn, seconds
 from bench.recorded import write
 
+import paritygate_frontends
+
 HELP_LIMIT_S, DEMO_LIMIT_S = 0.3, 15.0
+CHECK_LIMIT = 3.0
+LIBRARIES = "import numba, numpy, onnxruntime, pyarrow"
+PLAN = Path(paritygate_frontends.__file__).parent / "demo_data" / "cancer.toml"
 DEMO_ROUNDS = 3
 COMPILE_LIMIT_S, LOAD_LIMIT_S = 4.0, 0.5
 COMPILE_SAMPLES, COMPILE_WIDTH = 2_000, 1_000
@@ -55,6 +61,27 @@ class Help:
                 limit=HELP_LIMIT_S,
                 limited="ours",
             )
+        ]
+
+
+@dataclass(frozen=True)
+class Check:
+    """Processor time of `paritygate check` of a demo's plan, with all children that it starts."""
+
+    name: str = "command, check"
+    labels: tuple[str, ...] = ("command, check",)
+
+    def measure(self, scale: Scale) -> list[Row]:
+        check = ("-m", "paritygate_frontends", "check", str(PLAN))
+        found = in_turn(
+            scale,
+            {
+                "check": lambda: _processor_seconds(*check),
+                "bare": lambda: _processor_seconds("-c", LIBRARIES),
+            },
+        )
+        return [
+            Row.against(self.name, found["check"], "s", found["bare"], LIBRARIES, limit=CHECK_LIMIT)
         ]
 
 
@@ -122,6 +149,13 @@ def _cold_and_warm(parent: Path) -> tuple[float, float]:
 
 def _demo(out: Path, **env: str) -> None:
     _python("-m", "paritygate_frontends", "demo", "--out", str(out), **env)
+
+
+def _processor_seconds(*args: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _python(*args)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime - before.ru_utime) + (after.ru_stime - before.ru_stime)
 
 
 def _python(*args: str, **env: str) -> bytes:

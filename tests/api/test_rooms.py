@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import FunctionType
 
 import numpy as np
@@ -26,16 +27,24 @@ def test_every_name_is_there() -> None:
 RUN = """
 import json, sys
 import paritygate
-paritygate.compare(*sys.argv[1:], atol=0.0, rtol=0.0, out=None)
+ref, cand, out = sys.argv[1:]
+paritygate.compare(ref, cand, atol=0.0, rtol=0.0, out=out)
 needless = ("onnx", "onnxruntime", "pandas", "pyarrow.parquet")
 print(json.dumps([name for name in needless if name in sys.modules]))
 """
 
 
 @pytest.mark.slow
-def test_a_comparison_of_arrow_files_imports_no_runtime_no_pandas_and_no_parquet(tmp_path) -> None:
+@pytest.mark.parametrize("ids", [[1, 2, 3], ["a", "b", "c"]])
+def test_a_comparison_of_arrow_files_imports_no_runtime_no_pandas_and_no_parquet(
+    tmp_path: Path, ids: list[object]
+) -> None:
     y = np.ones((3, 2), np.float32)
-    packs = [write_pack(tmp_path / f"{n}.arrow", [1, 2, 3], outputs={"y": y}) for n in "ab"]
-    command = [sys.executable, "-c", RUN, *map(str, packs)]
+    outputs = {"y": y, "is": y > 0}
+    packs = [
+        write_pack(tmp_path / f"{n}.arrow", ids, {"x": y}, outputs, slices={"of": ["p", None, "q"]})
+        for n in "ab"
+    ]
+    command = [sys.executable, "-c", RUN, *map(str, packs), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

@@ -15,6 +15,7 @@ from tests.golden.test_pack import lies_in
 from tests.packs import TensorType, write_pack
 
 from paritygate.core.errors import GoldenError
+from paritygate.golden.dtypes import array_of, elements_in
 from paritygate.golden.pack import open_pack
 from paritygate.golden.write import PackWriter, tensor_batch
 
@@ -227,3 +228,17 @@ def test_a_null_text_names_its_sample(tmp_path: Path) -> None:
     with open_pack([path], tmp_path) as pack, pytest.raises(GoldenError, match="sample 8") as e:
         pack.scan_ids()
     assert e.value.code == "golden.null_value"
+
+
+@pytest.mark.parametrize("start", [0, 1, 8, 11, 20])
+def test_bools_are_read_from_any_bit_on(start: int) -> None:
+    bools = np.arange(20) % 3 == 0
+    found = elements_in(array_of(bools).slice(start), "bool")
+    assert found.dtype == np.bool_
+    assert np.array_equal(found, bools[start:])
+
+
+def test_numbers_of_the_other_byte_order_are_written_in_ours() -> None:
+    numbers = np.arange(3, dtype=np.float32)
+    array = array_of(numbers.astype(numbers.dtype.newbyteorder()))
+    assert np.array_equal(elements_in(array, "float32"), numbers)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from paritygate.core.dtypes import HALF_BYTES, limits_of
 from paritygate.core.tensors import Array
-from paritygate.golden.dtypes import READ, dtype_of, elements_in
+from paritygate.golden.dtypes import READ, dtype_of, elements_in, numbers_in
 
 _VARIABLE = "arrow.variable_shape_tensor"
 
@@ -187,7 +187,7 @@ def refuse_nulls(array: Any, rows: int) -> None:
 def check_half_bytes(stored: Any, dtype: str, rows: int) -> None:
     """A byte holds more than four bits: what is beyond them would be read as another number."""
     low, high = limits_of(dtype)
-    numbers = stored.to_numpy()
+    numbers: Any = numbers_in(stored)
     wrong = np.flatnonzero((numbers < low) | (numbers > high))
     if wrong.size:
         at = int(wrong[0])
@@ -200,7 +200,7 @@ def check_half_bytes(stored: Any, dtype: str, rows: int) -> None:
 
 
 def _check_lengths(array: Any, rows: int, size: int) -> None:
-    lengths = array.value_lengths().to_numpy(zero_copy_only=False)
+    lengths = numbers_in(array.value_lengths())
     wrong = np.flatnonzero(lengths != size)
     if wrong.size:
         at = int(wrong[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.core.dtypes import (
@@ -62,6 +63,8 @@ def dtype_of(kind: pa.DataType, declared: str | None) -> str | None:
 def elements_in(array: Any, dtype: str) -> Array:
     """A flat Arrow array without nulls as NumPy's, of a copy only for bools and texts.
 
+    Arrow's own `to_numpy` imports pandas where it is installed, which takes a third of a second.
+
     Raises:
         pa.ArrowInvalid: texts that aren't UTF-8, or offsets or codes that point nowhere.
     """
@@ -71,25 +74,50 @@ def elements_in(array: Any, dtype: str) -> Array:
             array = array.dictionary_decode()
             if array.null_count:
                 raise pa.ArrowInvalid("a dictionary of texts holds a null")
-        texts: Array = array.to_numpy(zero_copy_only=False)
-        return texts
+        return texts_in(array)
     if dtype == "bool":
-        bools: Array = array.to_numpy(zero_copy_only=False)
-        return bools
+        return _bools_in(array)
     values = numbers_in(array)
     return values.view(numpy_dtype(dtype)) if dtype in _STORED else values
 
 
 def numbers_in(array: Any) -> Array:
-    """A flat Arrow array of numbers without nulls as NumPy's, read-only, without a copy.
-
-    Arrow's own `to_numpy` imports pandas where it is installed, which takes a third of a second.
-    """
+    """A flat Arrow array of numbers without nulls as NumPy's, read-only, without a copy."""
     dtype = np.dtype(array.type.to_pandas_dtype())
     data = array.buffers()[1]
     if data is None or len(array) == 0:
         return np.empty(0, dtype)
     return np.frombuffer(data, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def texts_in(array: Any) -> npt.NDArray[np.object_]:
+    """A flat Arrow array of texts without nulls as NumPy's, of str."""
+    texts = np.empty(len(array), np.object_)
+    texts[:] = array.to_pylist()
+    return texts
+
+
+def _bools_in(array: Any) -> Array:
+    data = array.buffers()[1]
+    if data is None or len(array) == 0:
+        return np.empty(0, np.bool_)
+    byte, bit = divmod(array.offset, 8)
+    packed = np.frombuffer(data, np.uint8, -(-(bit + len(array)) // 8), byte)
+    bits = np.unpackbits(packed, count=bit + len(array), bitorder="little")
+    return bits[bit:].view(np.bool_)
+
+
+def array_of(values: Array) -> pa.Array[Any]:
+    """`(n,)` values as an Arrow array, as they are written; only bools and texts are copied.
+
+    Arrow's own `array` imports pandas where it is installed, as its `to_numpy` does.
+    """
+    kind = stored_type(values.dtype)
+    stored: Any = np.ascontiguousarray(stored_elements(values), kind.to_pandas_dtype())
+    if kind == pa.string():
+        return pa.array(stored, kind)
+    data: Any = np.packbits(stored, bitorder="little") if kind == pa.bool_() else stored
+    return pa.Array.from_buffers(kind, len(stored), [None, pa.py_buffer(data)])
 
 
 def stored_elements(values: Array) -> Array:

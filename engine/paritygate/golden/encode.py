@@ -27,7 +27,7 @@ from paritygate.golden.columns import (
     storage_of,
     values_of,
 )
-from paritygate.golden.dtypes import dtype_of, stored_elements
+from paritygate.golden.dtypes import dtype_of, elements_in, numbers_in, stored_elements
 from paritygate.golden.varying import Shapes, flat_values, shapes_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -232,15 +232,15 @@ def _values(array: Any) -> Part:
         return _binary(array)
     if pa.types.is_temporal(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    values = array.to_numpy(zero_copy_only=False)
-    return _elements(values, str(values.dtype))
+    dtype = dtype_of(array.type, None) or ""
+    return _elements(elements_in(array, dtype), dtype)
 
 
 def _lists(array: Any, rows: int) -> Part:
     counts = (
         np.full(rows, array.type.list_size, np.int64)
         if isinstance(array.type, pa.FixedSizeListType)
-        else array.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        else numbers_in(array.value_lengths()).astype(np.int64)
     )
     return weave([_sizes(counts), _regrouped(_part(elements_of(array)), counts)], rows)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from paritygate.core.digest import Watched, canonical_json
 from paritygate.core.errors import GoldenError
 from paritygate.golden.columns import UnsupportedTypeError, ValueFault, layout_of
-from paritygate.golden.dtypes import KEY
+from paritygate.golden.dtypes import KEY, array_of
 from paritygate.golden.encode import (
     Part,
     UndigestedTypeError,
@@ -27,9 +27,9 @@ from paritygate.golden.encode import (
 from paritygate.golden.files import find_files
 from paritygate.golden.formats import open_file
 from paritygate.golden.plain import plain, plain_type
-from paritygate.golden.schema import PANDAS_INDEX, check_unique, id_kind_of
+from paritygate.golden.schema import PANDAS_INDEX, Kind, check_unique, id_kind_of
 from paritygate.golden.source import Source, reading
-from paritygate.golden.values import plain_values
+from paritygate.golden.values import plain_texts, plain_values
 
 _LEAF, _INPUTS = b"\x00", b"\x03"
 _STEP_ROWS = 16_384
@@ -257,13 +257,19 @@ def _id_part(source: Source, columns: _Columns, number: int, low: int, high: int
     with reading(source.path):
         array = plain(source.column(number, columns.id_column).slice(low, high - low))
         try:
-            ids = plain_values(array, kind, "golden.null_id")
+            ids = _ids(array, kind)
         except ValueFault as fault:
             raise GoldenError(
                 f"{source.path}: row {row + fault.row}: the id is null; give every sample an id",
                 fault.code,
             ) from fault
-        return plain_part(pa.array(ids, pa.int64() if kind == "int64" else pa.string()))
+        return plain_part(ids)
+
+
+def _ids(array: pa.Array[Any], kind: Kind) -> pa.Array[Any]:
+    if kind == "string":
+        return plain_texts(array, "golden.null_id")
+    return array_of(plain_values(array, kind, "golden.null_id"))
 
 
 def _joined(digests: Sequence[bytes]) -> Any:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paritygate.golden.columns import ValueFault, first_null
-from paritygate.golden.dtypes import numbers_in
+from paritygate.golden.dtypes import numbers_in, texts_in
 
 NULL = "(null)"
 
@@ -37,8 +37,7 @@ def plain_values(array: pa.Array[Any], kind: Literal["int64", "string"], null_co
     if array.null_count:
         raise ValueFault(null_code, first_null(array), "null")
     if kind == "string":
-        strings: npt.NDArray[np.object_] = array.to_numpy(zero_copy_only=False)
-        return strings
+        return texts_in(array)
     if array.type != pa.int64():
         array = array.cast(pa.int64())
     numbers: npt.NDArray[np.int64] = numbers_in(array).view(np.int64)
@@ -72,7 +71,7 @@ def slice_codes(arrays: Sequence[pa.Array[Any]]) -> SliceCodes:
     text = texts[0] if len(texts) == 1 else pa.concat_arrays(texts)
     encoded = text.dictionary_encode(null_encoding="encode")
     values = encoded.dictionary.to_pylist()
-    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    codes = numbers_in(encoded.indices).view(np.int32)
     if NULL in values:
         row = int(np.argmax(codes == values.index(NULL)))
         raise ValueFault("golden.slice_values", row, f"the text {NULL!r}")

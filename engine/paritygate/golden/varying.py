@@ -23,7 +23,7 @@ from paritygate.golden.columns import (
     storage_of,
     values_of,
 )
-from paritygate.golden.dtypes import elements_in
+from paritygate.golden.dtypes import elements_in, numbers_in
 
 Shapes = npt.NDArray[np.int64]
 _UNKNOWN = -1
@@ -175,7 +175,7 @@ def _lengths(lists: Any) -> Shapes:
     if isinstance(lists.type, pa.FixedSizeListType):
         return np.full(len(lists), lists.type.list_size, np.int64)
     lists.validate(full=True)
-    lengths: Shapes = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    lengths: Shapes = numbers_in(lists.value_lengths()).astype(np.int64)
     return lengths
 
 
@@ -206,7 +206,7 @@ def _stored_shapes(stored: Any, owners: Shapes) -> Shapes:
     dims = shape.type.list_size
     sizes = elements_of(shape)
     _refuse_nulls(sizes, np.repeat(owners, dims))
-    shapes: Shapes = sizes.to_numpy().astype(np.int64).reshape(len(stored), dims)
+    shapes: Shapes = numbers_in(sizes).astype(np.int64).reshape(len(stored), dims)
     lengths = _lengths(data)
     is_wrong = (shapes < 0).any(axis=1) | (shapes.astype(np.float64).prod(axis=1) != lengths)
     wrong = np.flatnonzero(is_wrong)

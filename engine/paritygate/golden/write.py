@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from paritygate.core.dtypes import numpy_dtype
 from paritygate.core.errors import FolderError
-from paritygate.golden.dtypes import stored_elements, stored_type, tensor_field
+from paritygate.golden.dtypes import array_of, tensor_field
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
@@ -171,8 +171,7 @@ def tensor_array(values: npt.NDArray[np.generic]) -> pa.Array[Any]:
     written as bits: name it by `tensor_field`.
     """
     samples, shape = values.shape[0], values.shape[1:]
-    stored = stored_elements(np.ascontiguousarray(values).reshape(-1))
-    flat: pa.Array[Any] = pa.array(stored, stored_type(values.dtype))
+    flat = array_of(np.ascontiguousarray(values).reshape(-1))
     if not shape:
         return flat
     if flat.type == pa.string():

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paritygate.api.arrays import assert_parity
     from paritygate.api.building import build_from, build_pack
+    from paritygate.api.checking import CheckReport, check
     from paritygate.api.drafting import draft_contract
     from paritygate.api.explaining import explain, find_latest
     from paritygate.api.exporting import export_pack
     from paritygate.api.importing import import_pack
     from paritygate.api.inspecting import inspect_model
+    from paritygate.api.machine import doctor
     from paritygate.api.making import make_boundary, make_synthetic
     from paritygate.api.packs import PackReport, check_pack, pack_digest
     from paritygate.api.plans import load_plan, plan_from_models, toml_text
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from paritygate.api.recording import record
     from paritygate.api.replaying import replay
     from paritygate.api.result import HoldError, RunResult, unjudged_summary
-    from paritygate.api.runs import CheckReport, check, compare, doctor, run
+    from paritygate.api.runs import compare, run
     from paritygate.api.schema import plan_schema
     from paritygate.api.verifying import verify
     from paritygate.core.errors import ParityError
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
 _ROOMS = {
     "paritygate.api.arrays": ("assert_parity",),
     "paritygate.api.building": ("build_from", "build_pack"),
+    "paritygate.api.checking": ("CheckReport", "check"),
     "paritygate.api.drafting": ("draft_contract",),
     "paritygate.api.explaining": ("explain", "find_latest"),
     "paritygate.api.exporting": ("export_pack",),
     "paritygate.api.importing": ("import_pack",),
     "paritygate.api.inspecting": ("inspect_model",),
+    "paritygate.api.machine": ("doctor",),
     "paritygate.api.making": ("make_boundary", "make_synthetic"),
     "paritygate.api.packs": ("PackReport", "check_pack", "pack_digest"),
     "paritygate.api.plans": ("load_plan", "plan_from_models", "toml_text"),
@@ -41,7 +45,7 @@ _ROOMS = {
     "paritygate.api.recording": ("record",),
     "paritygate.api.replaying": ("replay",),
     "paritygate.api.result": ("HoldError", "RunResult", "unjudged_summary"),
-    "paritygate.api.runs": ("CheckReport", "check", "compare", "doctor", "run"),
+    "paritygate.api.runs": ("compare", "run"),
     "paritygate.api.schema": ("plan_schema",),
     "paritygate.api.verifying": ("verify",),
     "paritygate.core.errors": ("ParityError",),

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paritygate.core.errors import ParityError, PlanError
 from paritygate.core.text import clean
 from paritygate.core.verdict import Reason, Verdict
-from paritygate.pipeline.execute import Outcome
 from paritygate.runfolder import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from paritygate.pipeline.execute import Outcome
 
 
 class HoldError(AssertionError):

@@ -14,7 +14,6 @@ from paritygate.golden import check, content
 from paritygate.golden.check import PackUse, open_for_check
 from paritygate.golden.check_words import Status, describe_pack, pack_summary
 from paritygate.pipeline.expect import EXPECT
-from paritygate.pipeline.held import describe_held, hold_to_contract
 
 Files = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -86,12 +85,15 @@ def check_pack(
     with open_for_check(files, folder, use) as opened:
         facts = check.check_pack(opened, files, folder, use, other)
         lines = describe_pack(facts)
-        held = hold_to_contract(loaded, opened) if loaded is not None else None
-    lines += describe_held(held) if held is not None else []
-    summary = pack_summary(facts, lines)
-    summary["rejected"] = held.by_input() if held is not None else {}
-    if held is not None:
-        summary["contract"] = held.summary()
+        if loaded is None:
+            summary = {**pack_summary(facts, lines), "rejected": {}}
+        else:
+            from paritygate.pipeline.held import describe_held, hold_to_contract
+
+            held = hold_to_contract(loaded, opened)
+            lines += describe_held(held)
+            summary = pack_summary(facts, lines)
+            summary |= {"rejected": held.by_input(), "contract": held.summary()}
     failed = any(status == "fail" for status, _ in lines)
     return PackReport(tuple(lines), summary, 2 if facts.scan.duplicates else int(failed))
 

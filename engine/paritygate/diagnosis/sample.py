@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from paritygate.comparison.elements import ElementComparer
 from paritygate.core.errors import ParityError
 from paritygate.core.plan import Stage
 from paritygate.core.policy import Tolerance
@@ -282,6 +281,8 @@ def _is_equal(pair: Pair) -> bool:
 
 
 def _compare(tolerance: Tolerance, ref: Array, cand: Array) -> Any:
+    from paritygate.comparison.elements import ElementComparer
+
     names = dtype_name(ref), dtype_name(cand)
     comparer = ElementComparer(tolerance, *names, ref.shape[1:], "full")
     return comparer.compare(ref, cand, np.zeros(1, np.int64))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.rows import Ids
 from paritygate.core.errors import GoldenError
 from paritygate.core.plan import Plan
 from paritygate.core.violation import NOT_REJECTED
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.values import NULL
 from paritygate.pipeline.reject import Rejected
+
+if TYPE_CHECKING:
+    from paritygate.comparison.rows import Ids
 
 EXPECT = "expect"
 _REJECT = "reject"

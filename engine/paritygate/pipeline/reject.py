@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from paritygate.comparison.rows import Ids
 from paritygate.core.tensors import Array
 from paritygate.core.violation import Violation
 from paritygate.golden.pack import GoldenPack
-from paritygate.pipeline.input_contract import InputContract
-from paritygate.pipeline.shape_contract import ShapeContract
 from paritygate.tally.stage import FIRST, Hits
+
+if TYPE_CHECKING:
+    from paritygate.comparison.rows import Ids
+    from paritygate.pipeline.input_contract import InputContract
+    from paritygate.pipeline.shape_contract import ShapeContract
 
 Outcome = Literal["rejected", "as_expected", "not_rejected"]
 

@@ -10,6 +10,7 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+from tests import models
 from tests.packs import write_pack
 
 import paritygate
@@ -48,3 +49,56 @@ def test_a_comparison_of_arrow_files_imports_no_runtime_no_pandas_and_no_parquet
     command = [sys.executable, "-c", RUN, *map(str, packs), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+CALL = """
+import json, sys
+import paritygate
+name, needless, *args = sys.argv[1:]
+getattr(paritygate, name)(*args)
+print(json.dumps([name for name in json.loads(needless) if name in sys.modules]))
+"""
+RUNTIMES = ("onnx", "onnxruntime", "pandas")
+JUDGING = ("paritygate.judge", "paritygate.pipeline.execute", "scipy.special")
+COMPARING = ("numba", "paritygate.comparison.elements", *JUDGING)
+PLAN = """
+golden = "a.arrow"
+slices = ["of"]
+runners = { ref = { kind = "recorded" }, cand = { kind = "recorded", path = "b.arrow" } }
+stages = [{ reference = "ref", candidate = "cand", default = { atol = 0.0, rtol = 0.0 } }]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "needless"),
+    [
+        ("check", (*RUNTIMES, *JUDGING)),
+        ("check_pack", (*RUNTIMES, *COMPARING)),
+        ("doctor", ("pandas", "paritygate.pipeline", *JUDGING)),
+        ("explain", (*RUNTIMES, *COMPARING, "pyarrow.compute")),
+        ("inspect_model", ("onnxruntime", "pyarrow", *COMPARING)),
+        ("pack_digest", (*RUNTIMES, *COMPARING)),
+    ],
+)
+def test_a_name_imports_nothing_that_it_does_not_need(
+    tmp_path: Path, call: str, needless: tuple[str, ...]
+) -> None:
+    y = np.arange(6, dtype=np.float32).reshape(3, 2)
+    slices = {"of": ["p", None, "q"]}
+    ref, cand = (
+        write_pack(tmp_path / f"{name}.arrow", ["1", "2", "3"], {"x": y}, {"y": out}, slices=slices)
+        for name, out in (("a", y), ("b", y + 1))
+    )
+    (tmp_path / "plan.toml").write_text(PLAN)
+    args: dict[str, list[object]] = {
+        "check": [tmp_path / "plan.toml"],
+        "check_pack": [ref],
+        "explain": [paritygate.compare(ref, cand, atol=0.0, rtol=0.0, out=tmp_path).folder],
+        "inspect_model": [models.scale_model(tmp_path / "m.onnx")],
+        "pack_digest": [ref],
+    }
+    given = [call, json.dumps(needless), *map(str, args.get(call, ()))]
+    command = [sys.executable, "-c", CALL, *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []

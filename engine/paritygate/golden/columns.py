@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from paritygate.core.dtypes import HALF_BYTES, limits_of
 from paritygate.core.tensors import Array
-from paritygate.golden.dtypes import READ, dtype_of, elements_in, numbers_in
+from paritygate.golden.dtypes import READ, bools_in, dtype_of, elements_in, numbers_in
 
 _VARIABLE = "arrow.variable_shape_tensor"
 
@@ -158,7 +158,7 @@ def first_null(array: Any) -> int:
     Raises:
         pa.ArrowInvalid: there is none, so that the file contradicts itself.
     """
-    nulls = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
+    nulls = np.flatnonzero(bools_in(array.is_null()))
     if nulls.size == 0:
         raise pa.ArrowInvalid(f"{array.null_count} nulls are announced, but there are none")
     return int(nulls[0])

@@ -76,7 +76,7 @@ def elements_in(array: Any, dtype: str) -> Array:
                 raise pa.ArrowInvalid("a dictionary of texts holds a null")
         return texts_in(array)
     if dtype == "bool":
-        return _bools_in(array)
+        return bools_in(array)
     values = numbers_in(array)
     return values.view(numpy_dtype(dtype)) if dtype in _STORED else values
 
@@ -97,7 +97,8 @@ def texts_in(array: Any) -> npt.NDArray[np.object_]:
     return texts
 
 
-def _bools_in(array: Any) -> Array:
+def bools_in(array: Any) -> npt.NDArray[np.bool_]:
+    """A flat Arrow array of bools without nulls as NumPy's, one a byte."""
     data = array.buffers()[1]
     if data is None or len(array) == 0:
         return np.empty(0, np.bool_)

@@ -27,7 +27,7 @@ from paritygate.golden.columns import (
     storage_of,
     values_of,
 )
-from paritygate.golden.dtypes import dtype_of, elements_in, numbers_in, stored_elements
+from paritygate.golden.dtypes import bools_in, dtype_of, elements_in, numbers_in, stored_elements
 from paritygate.golden.varying import Shapes, flat_values, shapes_of
 
 Bytes = npt.NDArray[np.uint8]
@@ -188,7 +188,7 @@ def _part(array: Any) -> Part:
         return Part(np.zeros(rows, np.uint8), 1, rows)
     if not array.null_count:
         return weave([Part(np.ones(rows, np.uint8), 1, rows), _values(array)], rows)
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    there = bools_in(array.is_valid())
     values = _values(array.drop_null())
     lengths = np.zeros(rows, np.int64)
     lengths[there] = values.each()

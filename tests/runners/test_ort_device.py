@@ -162,3 +162,15 @@ def test_a_value_that_isnt_what_was_asked_for_is_refused(changes: Any) -> None:
     with pytest.raises(ValueError, match=r"asked for was float32\[\d, 3\] on cuda"):
         tensor_of(value, "float32")
     assert ort_device.DEVICE == "cuda"
+
+
+def test_what_stays_is_not_written_into_a_blocks_arrays(runner: Runner) -> None:
+    session, given = runner.session(), batch(0)
+    with session.run(given) as lease:
+        room = {name: np.array(tensor) for name, tensor in lease.outputs.items()}
+    inputs = {"x": given.inputs["x"]}
+    assert session.filler(inputs, room, 3) is not None
+    runner.stays = frozenset(runner.outputs or {})
+    for _ in range(2):
+        session.run(given).release()
+        assert session.filler(inputs, room, 3) is None

@@ -89,8 +89,10 @@ class OrtSession(RunnerSession):
             return None
         shapes = ((rows, *array.shape[1:]) for _, array in feeds)
         free = self._free.get((self._stays(), *shapes))
-        views = free[-1].views if free else {}
-        if not free or form_of_plain(views, rows) != self._last_form or views.keys() != room.keys():
+        if not free:
+            return None
+        views, form = free[-1].views, form_of_plain(free[-1].views, rows)
+        if form is None or form != self._last_form or views.keys() != room.keys():
             return None
         moves = [(view, room[name]) for name, view in views.items()]
         if any((v.dtype, v.shape[1:]) != (r.dtype, r.shape[1:]) for v, r in moves):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.packs import write_pack
 
 from paritygate.api.plans import load_plan
-from paritygate.core.tensors import BlockSizes
+from paritygate.core.tensors import BlockSizes, TensorSpec
 from paritygate.pipeline import block_sizes
-from paritygate.pipeline.block_sizes import cut_along, most_samples
+from paritygate.pipeline.block_sizes import cut_along, enlarged, most_samples
 from paritygate.pipeline.lane import run_span
 from paritygate.pipeline.prepare import Preparation, prepare_plan
 from paritygate.runners.base import Limits
@@ -80,6 +80,28 @@ def test_blocks_have_more_samples_where_every_batch_is_large(
         for at, size in enumerate(sizes)
     }
     assert most_samples(runners) == most
+
+
+@pytest.mark.parametrize(
+    ("outputs", "most"),
+    [
+        ([("float32", ("batch", 10))], 16_384),
+        ([("float32", ("batch", 10)), ("float16", ("batch", 5000))], 8_192),
+        ([("float32", ("batch", "classes"))], 8_192),
+        ([("string", ("batch", 1))], 8_192),
+        ([], 8_192),
+    ],
+)
+def test_blocks_are_larger_where_answers_are_known_to_be_small(
+    outputs: list[tuple[str, tuple[int | str, ...]]], most: int
+) -> None:
+    given: Any = SimpleNamespace(
+        outputs={str(at): TensorSpec(str(at), *spec) for at, spec in enumerate(outputs)} or None
+    )
+    small: Any = SimpleNamespace(outputs={"y": TensorSpec("y", "float32", ("batch", 1))})
+    blocks = BlockSizes.of(300, [256])
+    found = enlarged(blocks, 300, [256], [small, given])
+    assert (blocks.most, found.most) == (8_192, most)
 
 
 def prepared(folder: Path, name: str, order: np.ndarray, rows: int) -> Preparation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,15 +28,15 @@ from paritygate.runners.failures import SampleFailure
 from paritygate.tally.stage import Hits
 
 ROWS, COUNT = 3, 7
-SAMPLES = ROWS * (COUNT - 1) + 1
 
 
-def shared(width: int = 2) -> SharedBatches:
-    ordinals = np.arange(SAMPLES) + 100
+def shared(width: int = 2, count: int = COUNT) -> SharedBatches:
+    many = ROWS * (count - 1) + 1
+    ordinals = np.arange(many) + 100
     samples = SampleRows(0, ordinals, ordinals * 10, {}, {}, Hits())
-    x = np.arange(SAMPLES * width, dtype=np.float32).reshape(SAMPLES, width)
+    x = np.arange(many * width, dtype=np.float32).reshape(many, width)
     x.flags.writeable = False
-    batches = Cut(None, ROWS, None).batches(Block(0, 0, 0, SAMPLES), samples, {"x": x})
+    batches = Cut(None, ROWS, None).batches(Block(0, 0, 0, many), samples, {"x": x})
     gather = Gather(samples, lambda _, rows, like: np.full((rows, *like.shape[1:]), 77, like.dtype))
     return SharedBatches(runner(), batches, gather, is_whole=False)
 
@@ -48,6 +49,12 @@ def runner(**more: Any) -> Any:
         **more,
     }
     return SimpleNamespace(**given)
+
+
+def claimed(work: SharedBatches) -> Iterator[int]:
+    """Numbers of what is left, one by one."""
+    while numbers := work.claim():
+        yield from numbers
 
 
 def answer(batch: Batch) -> tuple[Lease, list[Any]]:
@@ -82,7 +89,7 @@ def test_each_batch_is_claimed_once_from_either_end(is_lasting: bool) -> None:
 
     seen = []
     for is_own in (True, True, False, True, False, False, True):
-        number = work.claim() if is_own else work.claim_last()
+        number = work.claim()[0] if is_own else work.claim_last()
         assert number is not None
         seen.append(number)
         if is_own:
@@ -90,7 +97,7 @@ def test_each_batch_is_claimed_once_from_either_end(is_lasting: bool) -> None:
         else:
             work.help(number, lasting)
     assert seen == [0, 1, 6, 2, 5, 4, 3]
-    assert work.claim() is None
+    assert not work.claim()
     assert work.claim_last() is None
     side = work.side(ROWS, threading.Event())
     assert np.asarray(side.outputs["y"]).tobytes() == doubled.tobytes()
@@ -99,7 +106,7 @@ def test_each_batch_is_claimed_once_from_either_end(is_lasting: bool) -> None:
 
 def test_a_batch_that_was_claimed_and_not_run_is_noticed() -> None:
     work = shared()
-    while (number := work.claim()) is not None:
+    for number in claimed(work):
         if number != 3:
             work.keep(number, *answer(work.batches[number]))
     with pytest.raises(RuntimeError, match="6 of 7 batches were run"):
@@ -110,7 +117,7 @@ def test_a_helper_is_waited_for_and_its_fault_is_told() -> None:
     work = shared()
     away = work.claim_last()
     assert away is not None
-    while (number := work.claim()) is not None:
+    for number in claimed(work):
         work.keep(number, *answer(work.batches[number]))
 
     def late(batch: Batch) -> tuple[Lease, list[Any]]:
@@ -129,7 +136,7 @@ def test_a_helper_is_waited_for_and_its_fault_is_told() -> None:
     work = shared()
     away = work.claim_last()
     assert away is not None
-    while (number := work.claim()) is not None:
+    for number in claimed(work):
         work.keep(number, *answer(work.batches[number]))
     work.help(away, broken)
     with pytest.raises(MemoryError, match="no room"):
@@ -139,7 +146,7 @@ def test_a_helper_is_waited_for_and_its_fault_is_told() -> None:
 def test_who_is_stopped_waits_for_nobody() -> None:
     work, stop = shared(), threading.Event()
     assert work.claim_last() is not None
-    while (number := work.claim()) is not None:
+    for number in claimed(work):
         work.keep(number, *answer(work.batches[number]))
     stop.set()
     with pytest.raises(RunnerError, match="stopped"):
@@ -149,12 +156,12 @@ def test_who_is_stopped_waits_for_nobody() -> None:
 
 def test_failures_are_told_in_pack_order() -> None:
     work = shared()
-    for number in (work.claim_last(), work.claim(), work.claim_last()):
+    for number in (work.claim_last(), work.claim()[0], work.claim_last()):
         assert number is not None
         failure = SampleFailure("runner.error", f"batch {number}")
         work.help(number, lambda b, f=failure: (None, [(range(b.valid), f)]))  # type: ignore[misc]
     work._away = 0
-    while (number := work.claim()) is not None:
+    for number in claimed(work):
         work.keep(number, *answer(work.batches[number]))
     side = work.side(ROWS, threading.Event())
     assert [f.text for f in side.failures] == ["batch 0", "batch 5", "batch 6"]
@@ -169,10 +176,15 @@ class Filling:
         self.before: Any = lambda _start: None
 
     def filler(self, inputs: Any, room: Any, rows: int) -> Any:
-        def fill(start: int) -> None:
-            self.before(start)
-            self.filled.append(start)
-            room["y"][start : start + rows] = inputs["x"][start : start + rows] * 2
+        def fill(first: int, batches: int, is_stopped: Any) -> int:
+            for at in range(batches):
+                start = first + at * rows
+                if is_stopped():
+                    return at
+                self.before(start)
+                self.filled.append(start)
+                room["y"][start : start + rows] = inputs["x"][start : start + rows] * 2
+            return batches
 
         return fill
 
@@ -180,34 +192,57 @@ class Filling:
 def test_batches_are_filled_once_there_is_room() -> None:
     work, session = shared(), Filling()
     asked: Any = session
-    assert work.filled_by(asked) is None
-    assert work.claim() == 0
+    assert work.filled_by(asked, threading.Event()) is None
+    assert work.claim() == range(1)
     work.keep(0, *answer(work.batches[0]))
-    fill = work.filled_by(asked)
+    fill = work.filled_by(asked, threading.Event())
     assert fill is not None
-    while (number := work.claim()) is not None:
-        if not fill(number):
+    took = []
+    while numbers := work.claim(8):
+        took.append(len(numbers))
+        for number in range(fill(numbers), numbers.stop):
             work.keep(number, *answer(work.batches[number]))
+    assert took == [1] * 6  # few are left
     assert session.filled == [3, 6, 9, 12, 15]  # the last batch is a tail
     side = work.side(ROWS, threading.Event())
     assert np.asarray(side.outputs["y"]).tobytes() == (work.batches.inputs["x"] * 2).tobytes()
+
+
+def test_many_are_claimed_at_once_while_many_are_left() -> None:
+    work = shared(count=60)
+    took = []
+    while numbers := work.claim(8):
+        took.append(len(numbers))
+    assert took == [8, 8, 8, 8, 7, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_who_is_stopped_fills_no_more() -> None:
+    work, session, stop = shared(), Filling(), threading.Event()
+    asked: Any = session
+    work.claim()
+    work.keep(0, *answer(work.batches[0]))
+    fill = work.filled_by(asked, stop)
+    assert fill is not None
+    session.before = lambda start: stop.set() if start == 2 * ROWS else None
+    assert fill(range(1, 5)) == 3
+    assert session.filled == [3, 6]
 
 
 def test_what_can_not_be_filled_is_asked_again() -> None:
     """A filler that raises, and one whose arrays another thread's answer took the place of."""
     work, session = shared(), Filling()
     asked: Any = session
-    assert work.claim() == 0
+    assert work.claim() == range(1)
     work.keep(0, *answer(work.batches[0]))
-    fill = work.filled_by(asked)
+    fill = work.filled_by(asked, threading.Event())
     assert fill is not None
 
     def refuse(_start: int) -> None:
         raise ValueError("another shape")
 
     session.before = refuse
-    assert work.claim() == 1
-    assert not fill(1)
+    assert work.claim() == range(1, 2)
+    assert fill(range(1, 2)) == 1
     work.keep(1, *answer(work.batches[1]))
 
     def loosen(_start: int) -> None:
@@ -218,11 +253,11 @@ def test_what_can_not_be_filled_is_asked_again() -> None:
     last = work.claim_last()
     assert last == COUNT - 1
     session.before = loosen
-    assert work.claim() == 2
-    assert not fill(2)
+    assert work.claim() == range(2, 3)
+    assert fill(range(2, 3)) == 2
     work.keep(2, *answer(work.batches[2]))
-    assert work.filled_by(asked) is None
-    while (number := work.claim()) is not None:
+    assert work.filled_by(asked, threading.Event()) is None
+    for number in claimed(work):
         work.keep(number, *answer(work.batches[number]))
     tensor = work.side(ROWS, threading.Event()).outputs["y"]
     found = [np.asarray(row).tolist() for row in tensor.arrays]  # type: ignore[union-attr]

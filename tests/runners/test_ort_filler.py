@@ -12,6 +12,8 @@ from tests import models
 from tests.runners.contract import make_batch
 from tests.runners.test_ort import column, load
 
+from paritygate.runners import ort_session
+
 N, ROWS = 24, 8
 
 
@@ -19,6 +21,10 @@ def block(dtype: Any = np.float32) -> np.ndarray:
     x = np.random.default_rng(5).standard_normal((N, 4)).astype(dtype)
     x.flags.writeable = False
     return x
+
+
+def never() -> bool:
+    return False
 
 
 def room_like(answer: np.ndarray, fill: float = 55) -> np.ndarray:
@@ -37,11 +43,52 @@ def test_a_block_is_filled_with_what_run_answers(tmp_path: Path, dtype: int) -> 
         fill = session.filler({"x": x}, room, ROWS)
         assert fill is not None
         for start in (16, 8):
-            fill(start)
+            assert fill(start, 1, never) == 1
         assert (room["y"][:ROWS] == 55).all()
         assert room["y"][ROWS:].tobytes() == (x[ROWS:] * kind.type(3)).tobytes()
         with session.run(make_batch(x[:ROWS])) as lease:  # the session goes on as before
             assert lease.outputs["y"].tobytes() == (x[:ROWS] * kind.type(3)).tobytes()
+
+
+@pytest.mark.parametrize("most_bytes", [1, 3 * ROWS * 16, 1 << 20])
+def test_many_batches_are_filled_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    monkeypatch.setattr(ort_session, "_AT_ONCE_BYTES", most_bytes)
+    models.add_constant(tmp_path / "m.onnx")
+    constants = {"c": np.array(0.5, np.float32)}
+    x = np.random.default_rng(6).standard_normal((21 * ROWS, 4)).astype(np.float32)
+    with load(tmp_path, {"model": "m.onnx"}, column("x", "float32", 4), constants) as runner:
+        session = runner.session()
+        session.run(make_batch(x[:ROWS])).release()
+        room = {"y": np.full_like(x, 55)}
+        for _ in range(2):
+            fill = session.filler({"x": x}, room, ROWS)
+            assert fill is not None
+            assert fill(ROWS, 19, never) == 19
+        (slots,) = session._free.values()  # type: ignore[attr-defined]
+        assert len(slots) == min(8, max(1, most_bytes // (ROWS * 16)))
+        assert (room["y"][:ROWS] == 55).all()
+        assert (room["y"][20 * ROWS :] == 55).all()
+        wanted = x[ROWS : 20 * ROWS] + np.float32(0.5)
+        assert room["y"][ROWS : 20 * ROWS].tobytes() == wanted.tobytes()
+        with session.run(make_batch(x[:ROWS])) as lease:
+            assert lease.outputs["y"].tobytes() == (x[:ROWS] + np.float32(0.5)).tobytes()
+
+
+def test_who_is_stopped_fills_as_far_as_it_ran(tmp_path: Path) -> None:
+    models.scale_model(tmp_path / "m.onnx", 3.0)
+    x = np.ones((12 * ROWS, 4), np.float32)
+    with load(tmp_path, {"model": "m.onnx"}) as runner:
+        session = runner.session()
+        session.run(make_batch(x[:ROWS])).release()
+        room = {"y": np.full_like(x, 55)}
+        fill = session.filler({"x": x}, room, ROWS)
+        assert fill is not None
+        asked = iter([False] * 4)
+        assert fill(0, 12, lambda: next(asked, True)) == 3
+        assert (room["y"][: 3 * ROWS] == 3).all()
+        assert (room["y"][3 * ROWS :] == 55).all()
 
 
 def test_nothing_is_filled_before_a_batch_of_these_rows_was_answered(tmp_path: Path) -> None:
@@ -108,7 +155,7 @@ def test_a_shape_that_depends_on_the_values_raises_and_is_answered_by_run(tmp_pa
         fill = session.filler({"x": x}, room, ROWS)
         assert fill is not None
         with pytest.raises(Exception, match="(?i)shape"):
-            fill(ROWS)
+            fill(ROWS, 1, never)
         with session.run(make_batch(x[ROWS : 2 * ROWS])) as lease:
             assert lease.outputs["y"].shape == (ROWS, 1)
         assert session.filler({"x": x}, room, ROWS) is None

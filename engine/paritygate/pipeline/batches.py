@@ -82,6 +82,13 @@ class Batches(Sequence[Batch]):
         """Samples of a batch that count."""
         return min(self.rows, self._samples.count - number * self.rows)
 
+    def samples(self, numbers: range) -> int:
+        """Samples of consecutive batches that count."""
+        start, stop = (
+            min(at * self.rows, self._samples.count) for at in (numbers.start, numbers.stop)
+        )
+        return max(0, stop - start)
+
     @overload
     def __getitem__(self, at: int) -> Batch: ...
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
+from paritygate.core.dtypes import is_string, numpy_dtype
 from paritygate.core.tensors import MAX_BATCHED_BLOCK, MAX_BLOCK, Block, BlockSizes, ColumnSpec
 from paritygate.golden.pack import GoldenPack
+from paritygate.pipeline.host_outputs import fixed
 from paritygate.runners.base import Runner
 from paritygate.runners.recorded import RecordedRunner
 
@@ -86,3 +89,36 @@ def most_samples(runners: Mapping[str, Runner]) -> int:
     asked = [runner for runner in runners.values() if not isinstance(runner, RecordedRunner)]
     sizes = [max(runner.limits.batch_sizes or (0,)) for runner in asked]
     return min(MAX_BATCHED_BLOCK, max(MAX_BLOCK, _BATCHES * min(sizes, default=0)))
+
+
+def enlarged(
+    blocks: BlockSizes, sample_bytes: int, sizes: Sequence[int], runners: Iterable[Runner]
+) -> BlockSizes:
+    """Larger blocks of samples that are run in batches, where their answers are known to be small.
+
+    Args:
+        blocks: sizes that do for answers of any size.
+        sample_bytes: of what is read of one sample.
+        sizes: of the batches.
+        runners: that answer them.
+    """
+    answers = [_answer_bytes(runner) for runner in runners]
+    known = [found for found in answers if found is not None]
+    if len(known) < len(answers):
+        return blocks
+    wide = BlockSizes.of(sample_bytes + max(known), sizes, MAX_BATCHED_BLOCK)
+    return wide if wide.most > blocks.most else blocks
+
+
+def _answer_bytes(runner: Runner) -> int | None:
+    """Bytes that a runner declares to answer for a sample; None: it doesn't say."""
+    if not runner.outputs:
+        return None
+    total = 0
+    for spec in runner.outputs.values():
+        answer = fixed(spec)
+        if answer is None or is_string(answer[0]):
+            return None
+        dtype, shape = answer
+        total += math.prod(shape) * numpy_dtype(dtype).itemsize
+    return total

@@ -117,7 +117,8 @@ def _collect(
         now = time.perf_counter()
         if now - shown >= PROGRESS_EVERY_S or following == len(blocks):
             shown = now
-            observer(_progress(found.merged(), blocks, now - started))
+            answered = int(work.answered)
+            observer(_progress(found.merged(), answered, blocks, now - started))
     return found.merged()
 
 
@@ -148,12 +149,13 @@ class _Merging:
         return self._merged
 
 
-def _progress(tally: Tally, blocks: Sequence[Block], elapsed_s: float) -> Progress:
+def _progress(tally: Tally, answered: int, blocks: Sequence[Block], elapsed_s: float) -> Progress:
     total = sum(b.samples for b in blocks)
     stages = tally.stages.values()
-    left = elapsed_s * (total - tally.samples) / tally.samples if tally.samples else None
+    samples = min(total, max(tally.samples, answered))
+    left = elapsed_s * (total - samples) / samples if samples else None
     return Progress(
-        samples=tally.samples,
+        samples=samples,
         total=total,
         flips=sum(s.flips for s in stages),
         failed=sum(s.failed for s in stages),
@@ -187,6 +189,7 @@ class _Threads:
         self._second = second_process(comparers, spare_cores())
         self._started = self._warm = 0.0
         self._slots = Slots(threads)
+        self._lanes: list[Lane] = []
         self._tuner = Tuner(chosen, self._slots, sum(block.samples for block in blocks))
         reading = [] if own else [("paritygate-read", self._read)]
         working = self._work_alone if own else self._work
@@ -205,6 +208,11 @@ class _Threads:
         """All blocks, once they are collected."""
         warm = self._warm or self._started
         return Driven(tally, warm - self._started, time.perf_counter() - warm)
+
+    @property
+    def answered(self) -> float:
+        """Samples that all runners have answered, those of blocks that are running included."""
+        return sum(lane.answered for lane in self._lanes)
 
     def permit(self) -> None:
         """Let the reader go one block further; blocks in flight are bounded by the permits."""
@@ -279,6 +287,7 @@ class _Threads:
     def _work(self) -> None:
         self._warm_up()
         with Lane(self._prepared, self._shared, self._stop, self._turns, self._sharing) as lane:
+            self._lanes.append(lane)
             for work in (self._work_once, Lane.help):
                 while not self._stop.is_set() and self._in_slot(work, lane):
                     pass

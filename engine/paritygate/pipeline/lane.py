@@ -72,6 +72,9 @@ class Shared:
         self._sessions = {}
 
 
+_CLAIMED_AT_ONCE = 8  # batches that are answered without a look at anything else
+
+
 class Lane:
     """What one thread owns: sessions and block buffers."""
 
@@ -89,6 +92,7 @@ class Lane:
         self._shared = shared
         self._stop = stop or threading.Event()
         self._own: dict[str, RunnerSession] = {}
+        self._answered = 0
         self._beside: dict[str, Beside[tuple[Side, float]]] = {}
         self._buffers: dict[tuple[str, str], Array] = {}
         dim = prepared.plan.table.dims.batch
@@ -106,6 +110,11 @@ class Lane:
         for session in self._own.values():
             session.close()
         self._own = {}
+
+    @property
+    def answered(self) -> float:
+        """Samples that were answered here, as far as each runner counts for its part of one."""
+        return self._answered / max(1, len(self._prepared.runners))
 
     def run_block(self, read: BlockInput, hints: Hints) -> BlockResult:
         """Run every runner once over a block and compare every stage."""
@@ -146,6 +155,7 @@ class Lane:
             return False
         work, number = claimed
         work.help(number, lambda batch: ask(self._session(work.runner), batch))
+        self._answered += work.batches.valid(number)
         return True
 
     def _cover(self, read: BlockInput) -> CoverageTally:
@@ -239,22 +249,25 @@ class Lane:
         sharing = self._sharing if shares_batches(runner) else None
         fill, following = None, None
         try:
-            while (number := work.claim()) is not None:
-                if self._stop.is_set():
-                    raise RunnerError("stopped")
-                if fill is not None and fill(number):
-                    continue
-                batch = following if following and following.number == number else batches[number]
-                following = batches[number + 1] if number + 1 < len(batches) else None
-                lease, failures = ask(session, batch, following)
-                if work.keep(number, lease, failures) and lease is not None:
-                    leases.callback(lease.release)
-                if sharing is not None and work.left and runner.observed is not None:
-                    sharing.offer(work)  # all answers must look like the first one
-                    sharing = None
-                fill = work.filled_by(session)
-                if following is not None:
-                    yield
+            while numbers := work.claim(_CLAIMED_AT_ONCE if fill is not None else 1):
+                start = numbers.start if fill is None else fill(numbers)
+                self._answered += batches.samples(range(numbers.start, start))
+                for number in range(start, numbers.stop):
+                    if self._stop.is_set():
+                        raise RunnerError("stopped")
+                    is_made = following is not None and following.number == number
+                    batch = following if following and is_made else batches[number]
+                    following = batches[number + 1] if number + 1 < len(batches) else None
+                    lease, failures = ask(session, batch, following)
+                    if work.keep(number, lease, failures) and lease is not None:
+                        leases.callback(lease.release)
+                    self._answered += batch.valid
+                    if sharing is not None and work.left and runner.observed is not None:
+                        sharing.offer(work)  # all answers must look like the first one
+                        sharing = None
+                    fill = work.filled_by(session, self._stop)
+                    if following is not None:
+                        yield
             side = work.side(cut.size or 0, self._stop)
         finally:
             if self._sharing is not None:

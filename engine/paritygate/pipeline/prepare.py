@@ -27,7 +27,7 @@ from paritygate.core.tensors import (
 )
 from paritygate.golden.overlap import OverlapCheck
 from paritygate.golden.pack import GoldenPack, open_pack
-from paritygate.pipeline.block_sizes import bytes_of, cut_recorded, most_samples
+from paritygate.pipeline.block_sizes import bytes_of, cut_recorded, enlarged, most_samples
 from paritygate.pipeline.buckets import bucket_blocks
 from paritygate.pipeline.calibration import open_calibration
 from paritygate.pipeline.contract import check_outputs, input_contracts
@@ -441,7 +441,7 @@ def _blocks(
         blocks = BlockSizes.of(others, sizes, most_samples(runners))
         live = [runner for runner in runners.values() if not isinstance(runner, RecordedRunner)]
         if live and all(map(shares_batches, live)):
-            return cut_blocks(samples, blocks.even(samples))
+            return cut_blocks(samples, enlarged(blocks, others, sizes, live).even(samples))
         return cut_blocks(samples, blocks.of_batches() if sizes else blocks)
     return bucket_blocks(
         pack, varying, samples, lambda bytes_: BlockSizes.of(others + bytes_, sizes).least

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from paritygate.comparison.rows import Side
@@ -16,9 +17,11 @@ from paritygate.runners.base import Filler, Lease, Runner, RunnerSession
 from paritygate.runners.failures import SampleFailure
 from paritygate.runners.recorded import RecordedRunner
 
+Fill = Callable[[range], int]
 Failures = Iterable[tuple[Sequence[int], SampleFailure]]
 
 _POLL_S = 0.1
+_CLAIMED_PART = 4  # of what is left
 
 
 def shares_batches(runner: Runner) -> bool:
@@ -68,13 +71,16 @@ class SharedBatches:
         """Batches that nobody has claimed yet."""
         return self._end - self._first
 
-    def claim(self) -> int | None:
-        """Number of the next batch for the block's own thread; None: all are claimed."""
+    def claim(self, most: int = 1) -> range:
+        """Numbers of the next batches for the block's own thread; none: all are claimed.
+
+        Args:
+            most: at once; where few are left they are fewer, so that helpers find some.
+        """
         with self._lock:
-            if self._first == self._end:
-                return None
-            self._first += 1
-            return self._first - 1
+            first, left = self._first, self.left
+            self._first += min(left, max(1, min(most, left // _CLAIMED_PART)))
+            return range(first, self._first)
 
     def claim_last(self) -> int | None:
         """Number of the last batch that is left, for a helper, who must `help` with it."""
@@ -100,11 +106,11 @@ class SharedBatches:
             lease.release()
         return is_kept
 
-    def filled_by(self, session: RunnerSession) -> Callable[[int], bool] | None:
-        """What answers a batch by its number without a copy between, and says whether it did.
+    def filled_by(self, session: RunnerSession, stop: threading.Event) -> Fill | None:
+        """What answers claimed batches without a copy between; None where this session can't.
 
-        None where this session can't, as far as it has answered. A batch that it fails at has no
-        answer yet.
+        Given their numbers it says which one is the first that has no answer yet, as after an error
+        or a stop.
         """
         batches = self.batches
         with self._lock:
@@ -114,21 +120,20 @@ class SharedBatches:
         filler = session.filler(batches.inputs, room, batches.rows)
         if filler is None:
             return None
-        return partial(self._fill, filler, room)
+        return partial(self._fill, filler, room, stop)
 
-    def _fill(self, filler: Filler, room: Mapping[str, Array], number: int) -> bool:
-        rows = self.batches.rows
-        if self.batches.valid(number) < rows:
-            return False
-        try:
-            filler(number * rows)
-        except Exception:  # asked again, it is told with its samples
-            return False
+    def _fill(
+        self, filler: Filler, room: Mapping[str, Array], stop: threading.Event, numbers: range
+    ) -> int:
+        rows, done = self.batches.rows, numbers.start
+        with suppress(Exception):  # asked again, it is told with its samples
+            whole = sum(self.batches.valid(number) == rows for number in numbers)
+            done += filler(numbers.start * rows, whole, stop.is_set)
         with self._lock:
             if not self._gather.holds(room):  # another thread's answer needed others
-                return False
-            self._kept += 1
-        return True
+                return numbers.start
+            self._kept += done - numbers.start
+        return done
 
     def help(self, number: int, ask: Callable[[Batch], tuple[Lease | None, Failures]]) -> None:
         """Run a claimed batch; what is raised reaches the block's own thread."""

@@ -134,7 +134,7 @@ class PrepareContext:
     admitted: object = None
 
 
-Filler = Callable[[int], None]
+Filler = Callable[[int, int, Callable[[], bool]], int]
 
 
 class Lease:
@@ -342,8 +342,9 @@ class RunnerSession(ABC):
             rows: of a batch, none of them padding.
 
         Returns:
-            Given the first row of a batch, it writes what `run` would answer. After whatever it
-            raises nothing can be said of these rows: `run` is to be asked.
+            Given the first row, how many batches follow from there, and what says when to stop, it
+            writes what `run` would answer, and says of how many. After whatever it raises nothing
+            can be said of these rows: `run` is to be asked.
         """
         return None
 

@@ -9,7 +9,8 @@ no tensor: such models answer in arrays of their own.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,10 @@ from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
+_AT_ONCE = 8  # batches that are bound, run and copied one after the other
+_AT_ONCE_BYTES = 1 << 20  # of their answers
 _Key = tuple[object, ...]
+_Moves = list[tuple[Array, Array]]
 
 
 class _Slot:
@@ -94,20 +98,33 @@ class OrtSession(RunnerSession):
         views, form = free[-1].views, form_of_plain(free[-1].views, rows)
         if form is None or form != self._last_form or views.keys() != room.keys():
             return None
-        moves = [(view, room[name]) for name, view in views.items()]
-        if any((v.dtype, v.shape[1:]) != (r.dtype, r.shape[1:]) for v, r in moves):
+        if any(
+            (v.dtype, v.shape[1:]) != (room[n].dtype, room[n].shape[1:]) for n, v in views.items()
+        ):
             return None
-        inference, binding = self._inference, free[-1].binding
+        most = _AT_ONCE_BYTES // max(1, sum(view.nbytes for view in views.values()))
+        while len(free) < min(most, _AT_ONCE):
+            free.insert(0, self._like(free[-1]))
+        moves = [
+            (slot.binding, [(view, room[name]) for name, view in slot.views.items()])
+            for slot in free[-_AT_ONCE:]
+        ]
+        return partial(_fill, self._inference, feeds, moves, rows)
 
-        def fill(start: int) -> None:
-            stop = start + rows
-            for theirs, array in feeds:
-                binding.bind_cpu_input(theirs, array[start:stop])
-            inference.run_with_iobinding(binding)
-            for view, into in moves:
-                into[start:stop] = view
+    def _like(self, slot: _Slot) -> _Slot:
+        """A binding with buffers of the same shapes."""
+        made = _Slot(self._inference.io_binding())
+        self._bind_constants(made)
+        arrays = {ours: np.empty_like(view) for ours, view in slot.views.items()}
+        for ours, theirs in self._wiring.fetches:
+            value = to_value(arrays[ours], self._dtypes[ours])
+            made.binding.bind_ortvalue_output(theirs, value)
+        made.views = {ours: _read_only(array) for ours, array in arrays.items()}
+        return made
 
-        return fill
+    def _bind_constants(self, slot: _Slot) -> None:
+        for theirs, value in self._constants.items():
+            slot.binding.bind_ortvalue_input(theirs, value)
 
     def _whole_feeds(self, inputs: Mapping[str, Array]) -> list[tuple[str, Array]] | None:
         """Of a whole block what the model takes; None where batches of it can't be bound."""
@@ -175,8 +192,7 @@ class OrtSession(RunnerSession):
         return self.runner.stays if self.runner.observed is not None else frozenset()
 
     def _first_run(self, inference: Any, slot: _Slot, stays: frozenset[str]) -> None:
-        for theirs, value in self._constants.items():
-            slot.binding.bind_ortvalue_input(theirs, value)
+        self._bind_constants(slot)
         for ours, theirs in self._wiring.fetches:
             slot.binding.bind_output(theirs, DEVICE if ours in stays else "cpu")
         inference.run_with_iobinding(slot.binding)
@@ -205,6 +221,49 @@ class OrtSession(RunnerSession):
                 for ours, value in of.items()
             }
         )
+
+
+def _fill(
+    inference: Any,
+    feeds: list[tuple[str, Array]],
+    moves: list[tuple[Any, _Moves]],
+    rows: int,
+    start: int,
+    batches: int,
+    is_stopped: Callable[[], bool],
+) -> int:
+    """Answer batches into a block's arrays: what follows itself finds its code in the cache.
+
+    Args:
+        inference: the session.
+        feeds: names, and the values of a whole block.
+        moves: bindings, each with its buffers and the arrays of the block.
+        rows: of a batch.
+        start: the first row.
+        batches: how many.
+        is_stopped: whether nobody wants them any more.
+
+    Returns:
+        How many were answered.
+    """
+    done = 0
+    while done < batches and not is_stopped():
+        some = moves[: batches - done]
+        parts = [slice(start + at * rows, start + (at + 1) * rows) for at in range(done, batches)]
+        for (binding, _), part in zip(some, parts, strict=False):
+            for theirs, array in feeds:
+                binding.bind_cpu_input(theirs, array[part])
+        ran = 0
+        for binding, _ in some:
+            if is_stopped():
+                break
+            inference.run_with_iobinding(binding)
+            ran += 1
+        for (_, arrays), part in zip(some[:ran], parts, strict=False):
+            for view, into in arrays:
+                into[part] = view
+        done += ran
+    return done
 
 
 class AnswerSession(RunnerSession):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALIKE = {
     "kernels, float32, full",
     "recorded, 20000000 x 1",
-    "two sessions, MLP of 1 ms",
+    "two sessions, MLP of 1 ms for half a second",
     "two sessions, MLP of about 3 ms",
 }
 

@@ -18,7 +18,9 @@ from tests.packs import write_pack
 from paritygate.api.plans import load_plan
 from paritygate.comparison.rows import SampleRows
 from paritygate.core.errors import RunnerError
+from paritygate.core.events import Progress
 from paritygate.core.tensors import Array, Batch, Block
+from paritygate.pipeline import drive
 from paritygate.pipeline.batches import Batches, Cut
 from paritygate.pipeline.execute import Options, Outcome, execute
 from paritygate.pipeline.gather import Gather
@@ -368,3 +370,31 @@ def test_all_threads_run_batches_of_one_block(
     assert found.summary["threads"] == {"used": 4, "reason": "option"}
     stage: Any = found.summary["stages"][0]
     assert 0 < stage["samples"]["errors"] < 63
+
+
+def test_progress_counts_batches_of_blocks_that_are_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive, "PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr(drive, "WAKE_EVERY_S", 0.005)
+    write(tmp_path, 60)
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "slow_side.py").write_text(
+        "import time\n\ndef ref(d):\n    time.sleep(0.03)\n    return {'y': d['x'] * 1}\n"
+        "\ndef cand(d):\n    return {'y': d['x'] * 1}\n"
+    )
+    seen: list[Progress] = []
+    plan = {
+        "golden": str(tmp_path / "g.arrow"),
+        "runners": {n: {"call": f"slow_side:{n}", "batch_size": 8} for n in ("ref", "cand")},
+        "stages": [{"reference": "ref", "candidate": "cand", "default": {"atol": 0, "rtol": 0}}],
+    }
+    options = Options(
+        observer=lambda event: seen.append(event) if isinstance(event, Progress) else None,
+    )
+    assert execute(load_plan(plan), options).tally.samples == 60
+    samples = [event.samples for event in seen]
+    assert samples == sorted(samples)
+    assert samples[-1] == seen[-1].total == 60
+    assert len({n for n in samples if 0 < n < 60}) > 1  # though there is one block only

@@ -106,6 +106,58 @@ def test_each_batch_is_claimed_once_from_either_end(is_lasting: bool) -> None:
     assert work.helped_s > 0
 
 
+def test_helpers_may_answer_before_the_first_batch() -> None:
+    """Answers that lie in memory one after another are only left there if they come in order."""
+    work = shared()
+    doubled = work.batches.inputs["x"] * 2
+
+    def lasting(batch: Batch) -> tuple[Lease, list[Any]]:
+        at = batch.number * ROWS
+        return Lease({"y": doubled[at : at + ROWS]}, is_lasting=True), []
+
+    last = work.claim_last()
+    assert last is not None
+    work.help(last, lasting)
+    for number in claimed(work):
+        work.keep(number, *lasting(work.batches[number]))
+    side = work.side(ROWS, threading.Event())
+    assert np.asarray(side.outputs["y"]).tobytes() == doubled.tobytes()
+
+
+def test_buffers_are_given_back_once_they_are_copied() -> None:
+    work = shared()
+    given_back = []
+    for number in claimed(work):
+        y = work.batches[number].inputs["x"] * 2
+
+        def give_back(y: Array = y, number: int = number) -> None:
+            y[...] = np.nan  # whoever has it next writes over it
+            given_back.append(number)
+
+        assert not work.keep(number, Lease({"y": y}, give_back=give_back), [])
+    assert given_back == list(range(COUNT))
+    side = work.side(ROWS, threading.Event())
+    assert np.asarray(side.outputs["y"]).tobytes() == (work.batches.inputs["x"] * 2).tobytes()
+
+
+def test_who_has_most_left_is_helped_until_it_is_withdrawn() -> None:
+    sharing, few, many = Sharing(2, threading.Event()), shared(), shared(count=9)
+    sharing.offer(few)
+    sharing.offer(many)
+    assert sharing.claim() == (many, 8)
+    sharing.withdraw(many)
+    sharing.withdraw(many)
+    assert sharing.claim() == (few, COUNT - 1)
+    sharing.withdraw(few)
+    sharing.finish()
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(sharing.claim()))
+    waiting.start()
+    sharing.finish()
+    waiting.join(timeout=30)
+    assert found == [None]
+
+
 def test_a_batch_that_was_claimed_and_not_run_is_noticed() -> None:
     work = shared()
     for number in claimed(work):

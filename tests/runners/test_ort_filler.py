@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from tests import models
-from tests.runners.contract import make_batch
+from tests.runners.contract import context_of, make_batch, spec_of
 from tests.runners.test_ort import column, load
 
+from paritygate.core.dtypes import numpy_dtype
 from paritygate.runners import ort_session
+from paritygate.runners.layout import Layout
+from paritygate.runners.registry import prepare
 
 N, ROWS = 24, 8
 
@@ -102,6 +106,69 @@ def test_nothing_is_filled_before_a_batch_of_these_rows_was_answered(tmp_path: P
         lease.release()
         assert session.filler({"x": x}, room, 4) is None
         assert session.filler({"x": x}, room, ROWS) is not None
+
+
+def test_after_a_batch_of_other_rows_one_of_these_is_asked_first(tmp_path: Path) -> None:
+    models.scale_model(tmp_path / "m.onnx", 3.0)
+    with load(tmp_path, {"model": "m.onnx"}) as runner:
+        session, x = runner.session(), block()
+        room = {"y": np.empty((N, 4), np.float32)}
+        for rows in (ROWS, 3):
+            session.run(make_batch(x[:rows])).release()
+        assert session.filler({"x": x}, room, ROWS) is None
+        session.run(make_batch(x[:ROWS])).release()
+        assert session.filler({"x": x}, room, ROWS) is not None
+
+
+@pytest.mark.parametrize("takes", ["float32", "bfloat16"])
+@pytest.mark.parametrize("gives", ["float32", "bfloat16"])
+def test_only_what_can_be_bound_is_filled(tmp_path: Path, takes: str, gives: str) -> None:
+    kinds = {"float32": TensorProto.FLOAT, "bfloat16": TensorProto.BFLOAT16}
+    models.save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Cast", ["x"], ["y"], to=kinds[gives])],
+        {"x": (kinds[takes], ["batch", 4])},
+        {"y": (kinds[gives], ["batch", 4])},
+    )
+    with load(tmp_path, {"model": "m.onnx"}, column("x", takes, 4)) as runner:
+        session, x = runner.session(), block(numpy_dtype(takes))
+        session.run(make_batch(x[:ROWS])).release()
+        room = {"y": np.empty((N, 4), numpy_dtype(gives))}
+        fill = session.filler({"x": x}, room, ROWS)
+        assert (fill is not None) == (takes == "float32")
+        if fill is not None:
+            assert fill(0, 3, never) == 3
+            assert room["y"].tobytes() == x.astype(numpy_dtype(gives)).tobytes()
+
+
+def test_an_output_that_no_node_writes_is_not_filled(tmp_path: Path) -> None:
+    dims = (models.FLOAT, ["batch", 4])
+    models.save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Add", ["x", "x"], ["u"])],
+        {"x": dims},
+        {"x": dims, "u": dims},
+    )
+    with load(tmp_path, {"model": "m.onnx", "outputs": {"s": "x", "u": "u"}}) as runner:
+        session, x = runner.session(), block()
+        session.run(make_batch(x[:ROWS])).release()
+        room = {name: np.empty((N, 4), np.float32) for name in ("s", "u")}
+        assert session.filler({"x": x}, room, ROWS) is None
+
+
+def test_samples_on_another_axis_are_not_filled(tmp_path: Path) -> None:
+    dims = (models.FLOAT, [4, "batch"])
+    add = helper.make_node("Add", ["x", "x"], ["y"])
+    models.save_model(tmp_path / "m.onnx", [add], {"x": dims}, {"y": dims})
+    context = replace(
+        context_of(tmp_path, None, None, column("x", "float32", 4)),
+        layout=Layout({"x": 1}, {"y": 1}),
+    )
+    with prepare(spec_of({"model": "m.onnx", "batch_size": ROWS}), context) as runner:
+        session, x = runner.session(), block()
+        with session.run(make_batch(x[:ROWS])) as lease:
+            assert lease.outputs["y"].tobytes() == (2 * x[:ROWS]).tobytes()
+        assert session.filler({"x": x}, {"y": np.empty((N, 4), np.float32)}, ROWS) is None
 
 
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:

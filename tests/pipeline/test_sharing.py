@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from tests import models
 from tests.packs import write_pack
 
@@ -25,6 +26,7 @@ from paritygate.pipeline.batches import Batches, Cut
 from paritygate.pipeline.execute import Options, Outcome, execute
 from paritygate.pipeline.gather import Gather
 from paritygate.pipeline.sharing import SharedBatches, Sharing, most_threads, shares_batches
+from paritygate.runners import ort_session
 from paritygate.runners.base import Lease, Limits
 from paritygate.runners.failures import SampleFailure
 from paritygate.tally.stage import Hits
@@ -163,6 +165,15 @@ def test_a_batch_that_was_claimed_and_not_run_is_noticed() -> None:
     for number in claimed(work):
         if number != 3:
             work.keep(number, *answer(work.batches[number]))
+    with pytest.raises(RuntimeError, match="6 of 7 batches were run"):
+        work.side(ROWS, threading.Event())
+
+
+def test_a_batch_that_was_run_twice_makes_up_for_none() -> None:
+    work = shared()
+    for number in claimed(work):
+        at = 2 if number == 3 else number
+        work.keep(at, *answer(work.batches[at]))
     with pytest.raises(RuntimeError, match="6 of 7 batches were run"):
         work.side(ROWS, threading.Event())
 
@@ -373,13 +384,46 @@ def test_threads_change_no_figure(
         help_(self, number, ask)
 
     monkeypatch.setattr(SharedBatches, "help", noted)
+    filled = []
+    fill = ort_session._fill
+
+    def counted(*given: Any) -> int:
+        filled.append(fill(*given))
+        return filled[-1]
+
+    monkeypatch.setattr(ort_session, "_fill", counted)
     one = run(tmp_path, runners, 1)
     assert not helped
+    batches = 2 * (samples // 8)
+    assert sum(filled) == (0 if samples == 8 else batches - 2 * one.tally.blocks)
     wanted = one.tally.to_json()
     for _ in range(6):
         assert run(tmp_path, runners, 4).tally.to_json() == wanted
     assert samples > 8 or not helped
     assert wanted["stages"]["s"]["failed"] > 0
+
+
+@pytest.mark.parametrize("odd", [{7}, {0}, {0, 1, 5, 9, 19}])
+def test_a_batch_of_another_shape_costs_no_other(tmp_path: Path, odd: set[int]) -> None:
+    """Of the samples of these batches one is dropped by the model, whatever was answered before."""
+    dims = (models.FLOAT, ["batch", 4])
+    nodes = [
+        helper.make_node("ReduceMax", ["x"], ["most"], axes=[1], keepdims=0),
+        helper.make_node("Less", ["most", "large"], ["is_kept"]),
+        helper.make_node("Compress", ["x", "is_kept"], ["kept"], axis=0),
+        helper.make_node("Identity", ["kept"], ["y"]),
+    ]
+    given = {"large": np.array(50, np.float32)}
+    models.save_model(tmp_path / "ref.onnx", nodes, {"x": dims}, {"y": dims}, given)
+    models.scale_model(tmp_path / "cand.onnx", 1.0)
+    x = np.random.default_rng(4).standard_normal((160, 4)).astype(np.float32)
+    x[[8 * batch + 3 for batch in odd], 2] = 99
+    write_pack(tmp_path / "g.arrow", np.arange(160), {"x": x})
+    runners = {n: {"model": str(tmp_path / f"{n}.onnx"), "batch_size": 8} for n in ("ref", "cand")}
+    for threads in (1, 2, 3, 3):
+        outcome = run(tmp_path, runners, threads)
+        stage: Any = outcome.summary["stages"][0]
+        assert stage["samples"]["errors"] == stage["samples"]["failed"] == 8 * len(odd)
 
 
 MEETING = """

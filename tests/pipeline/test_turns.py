@@ -33,9 +33,11 @@ def cand(d):
 
 @pytest.mark.parametrize("first", [0, 2, BLOCKS])
 @pytest.mark.parametrize("thread_safe", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
 def test_the_first_answer_is_that_of_the_first_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, thread_safe: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, thread_safe: bool, is_cut: bool
 ) -> None:
+    """Of its first batch, where all are one block that threads share."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "side.py").write_text(SOURCE.format(first=first))
     x = np.repeat(np.arange(BLOCKS, dtype=np.float32), ROWS)[:, None].repeat(2, 1)
@@ -50,7 +52,7 @@ def test_the_first_answer_is_that_of_the_first_block(
             {"reference": "ref", "candidate": "cand", "outputs": {"y": {"atol": 0.0, "rtol": 0.0}}}
         ],
     }
-    options = Options(threads=4, cuts=(ROWS,) * BLOCKS)
+    options = Options(threads=4, cuts=(ROWS,) * BLOCKS if is_cut else ())
     stage: dict[str, Any] = execute(load_plan(plan), options).summary["stages"][0]
     compared = ROWS if first < BLOCKS else 0
     assert stage["samples"]["compared"] == compared

@@ -13,6 +13,7 @@ from tests import models
 from tests.runners.contract import context_of, make_batch, spec_of
 from tests.runners.test_ort import column, load
 
+from paritygate import testing
 from paritygate.core.dtypes import numpy_dtype
 from paritygate.runners import ort_session
 from paritygate.runners.layout import Layout
@@ -78,6 +79,27 @@ def test_many_batches_are_filled_one_after_the_other(
         assert room["y"][ROWS : 20 * ROWS].tobytes() == wanted.tobytes()
         with session.run(make_batch(x[:ROWS])) as lease:
             assert lease.outputs["y"].tobytes() == (x[:ROWS] + np.float32(0.5)).tobytes()
+
+
+def test_all_inputs_and_outputs_are_filled(tmp_path: Path) -> None:
+    dims = (models.FLOAT, ["batch", 4])
+    models.save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node(op, ["a", "b"], [op.lower()]) for op in ("Add", "Mul", "Sub")],
+        {"a": dims, "b": dims},
+        {"add": dims, "mul": dims, "sub": dims},
+    )
+    a, b = block(), block()[::-1].copy()
+    columns = {**column("a", "float32", 4), **column("b", "float32", 4)}
+    with load(tmp_path, {"model": "m.onnx"}, columns) as runner:
+        session = runner.session()
+        session.run(testing.make_batch({"a": a[:ROWS], "b": b[:ROWS]})).release()
+        room = {name: np.full((N, 4), 55, np.float32) for name in ("add", "mul", "sub")}
+        fill = session.filler({"a": a, "b": b}, room, ROWS)
+        assert fill is not None
+        assert fill(0, 3, never) == 3
+        for name, wanted in (("add", a + b), ("mul", a * b), ("sub", a - b)):
+            assert room[name].tobytes() == wanted.tobytes(), name
 
 
 def test_who_is_stopped_fills_as_far_as_it_ran(tmp_path: Path) -> None:

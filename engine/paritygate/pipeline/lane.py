@@ -93,6 +93,7 @@ class Lane:
         self._stop = stop or threading.Event()
         self._own: dict[str, RunnerSession] = {}
         self._answered = 0
+        self._counting = threading.Lock()  # runners that run elsewhere are asked beside this thread
         self._beside: dict[str, Beside[tuple[Side, float]]] = {}
         self._buffers: dict[tuple[str, str], Array] = {}
         dim = prepared.plan.table.dims.batch
@@ -155,7 +156,7 @@ class Lane:
             return False
         work, number = claimed
         work.help(number, lambda batch: ask(self._session(work.runner), batch))
-        self._answered += work.batches.valid(number)
+        self._count(work.batches.valid(number))
         return True
 
     def _cover(self, read: BlockInput) -> CoverageTally:
@@ -226,6 +227,10 @@ class Lane:
         with lock:
             return (yield from self._run_batches(runner, session, read, leases))
 
+    def _count(self, samples: int) -> None:
+        with self._counting:
+            self._answered += samples
+
     def _session(self, runner: Runner) -> RunnerSession:
         """This thread's own session of a runner, made at first use."""
         if runner.name not in self._own:
@@ -251,7 +256,7 @@ class Lane:
         try:
             while numbers := work.claim(_CLAIMED_AT_ONCE if fill is not None else 1):
                 start = numbers.start if fill is None else fill(numbers)
-                self._answered += batches.samples(range(numbers.start, start))
+                self._count(batches.samples(range(numbers.start, start)))
                 for number in range(start, numbers.stop):
                     if self._stop.is_set():
                         raise RunnerError("stopped")
@@ -261,7 +266,7 @@ class Lane:
                     lease, failures = ask(session, batch, following)
                     if work.keep(number, lease, failures) and lease is not None:
                         leases.callback(lease.release)
-                    self._answered += batch.valid
+                    self._count(batch.valid)
                     if sharing is not None and work.left and runner.observed is not None:
                         sharing.offer(work)  # all answers must look like the first one
                         sharing = None

@@ -63,7 +63,8 @@ class SharedBatches:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._first, self._end = 0, len(batches)
-        self._away = self._kept = 0
+        self._away = 0
+        self._kept: set[int] = set()
         self._error: BaseException | None = None
 
     @property
@@ -101,7 +102,7 @@ class SharedBatches:
                 is_kept = self._gather.take(at, valid, lease, is_whole=self._is_whole)
             for rows, failure in failures:
                 self._gather.fail([at + row for row in rows], failure.text, failure.rule)
-            self._kept += 1
+            self._kept.add(number)
         if lease is not None and not is_kept:
             lease.release()
         return is_kept
@@ -132,7 +133,7 @@ class SharedBatches:
         with self._lock:
             if not self._gather.holds(room):  # another thread's answer needed others
                 return numbers.start
-            self._kept += done - numbers.start
+            self._kept.update(range(numbers.start, done))
         return done
 
     def help(self, number: int, ask: Callable[[Batch], tuple[Lease | None, Failures]]) -> None:
@@ -163,8 +164,8 @@ class SharedBatches:
                 raise self._error
             if self._away:
                 raise RunnerError("stopped")
-            if self._kept != len(self.batches):
-                raise RuntimeError(f"{self._kept} of {len(self.batches)} batches were run")
+            if len(self._kept) != len(self.batches):
+                raise RuntimeError(f"{len(self._kept)} of {len(self.batches)} batches were run")
             return self._gather.side(batch_size)
 
 

@@ -175,15 +175,16 @@ class OrtSession(RunnerSession):
         return Lease(views, give_back=lambda: free.append(slot))
 
     def _runs_again(self, inference: Any, slot: _Slot) -> bool:
-        """Run into the bound buffers; False where a shape turns out to depend on the values."""
+        """Run into the bound buffers; False after an error, as where a shape isn't theirs.
+
+        What the model itself raises it raises again, when it is given no buffers.
+        """
         try:
             inference.run_with_iobinding(slot.binding)
             if type(slot.views) is Outputs:
                 slot.binding.synchronize_outputs()
         except Exception:  # onnxruntime's classes have no common base of their own
-            if not self._may_vary:
-                raise
-            self._keeps_buffers = False
+            self._keeps_buffers = not self._may_vary
             return False
         return True
 

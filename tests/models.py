@@ -139,6 +139,19 @@ def multi_output(path: Path, width: int = 4, in_name: str = "x") -> Path:
     )
 
 
+def less_its_mean(path: Path, width: int = 4) -> Path:
+    """`y = x - mean(x, axis=0)`, x: `(batch, width)`: answers that depend on the batch."""
+    return save_model(
+        path,
+        [
+            helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0], keepdims=1),
+            helper.make_node("Sub", ["x", "mean"], ["y"]),
+        ],
+        {"x": (FLOAT, ["batch", width])},
+        {"y": (FLOAT, ["batch", width])},
+    )
+
+
 def add_constant(path: Path, width: int = 4, dtype: int = FLOAT) -> Path:
     """`y = x + c`, x: `(batch, width)`, c: a scalar input that is the same for all samples."""
     return save_model(

@@ -297,6 +297,65 @@ def test_samples_without_an_answer_are_told_and_missed_later(tmp_path: Path) -> 
     )
 
 
+def coupled_plan(folder: Path, x: np.ndarray, sizes: tuple[int, int]) -> dict[str, Any]:
+    """Two models that subtract the mean of their batch; values beyond 8 are rejected."""
+    folder.mkdir()
+    plan = plan_of(folder, n=1)
+    write_pack(folder / "golden.arrow", np.arange(len(x)), {"x": x})
+    for name, size in zip(("ref", "cand"), sizes, strict=True):
+        model = models.less_its_mean(folder / f"{name}.onnx", x.shape[1])
+        plan["runners"][name] = {"model": str(model), "batch_size": size}
+    plan["inputs"] = {"x": {"range": [-8.0, 8.0]}}
+    plan["stages"][0] |= {"self": True, "outputs": {"y": {"atol": 10.0, "rtol": 0.0}}}
+    return plan | {"max_rejected": 1}
+
+
+def recorded_otherwise(plan: dict[str, Any], folder: Path) -> np.ndarray:
+    """Samples that `record` has another answer to than the run that kept its outputs."""
+    run = paritygate.run(plan, out=folder / "runs", keep_outputs=True)
+    made = paritygate.record(plan, "ref", out=folder / "alone.arrow")
+    assert (run.verdict, made.exit_code, run.folder is None) == ("release", 0, False)
+    paths = Path(run.folder or "", "outputs", "ref.arrow"), folder / "alone.arrow"
+    kept, alone = map(table_of, paths)
+    assert kept["sample_id"].to_pylist() == alone["sample_id"].to_pylist()
+    differs = (tensors_of(kept, "out.y") != tensors_of(alone, "out.y")).any(axis=1)
+    return np.array(kept["sample_id"].to_pylist())[differs]
+
+
+@pytest.mark.slow
+def test_batches_are_those_of_a_run_but_after_a_rejected_sample(tmp_path: Path) -> None:
+    """As README.md says of recordings."""
+    x = np.random.default_rng(5).normal(size=(30_000, 4)).astype(np.float32)
+    clean = coupled_plan(tmp_path / "clean", x, (64, 48))
+    assert not recorded_otherwise(clean, tmp_path / "clean").size
+    x[5] = 9.0
+    plan = coupled_plan(tmp_path / "rejected", x, (64, 48))
+    found = recorded_otherwise(plan, tmp_path / "rejected")
+    assert found.size
+    assert found.min() > 5
+    large = x[:130, :1].repeat(40_000, axis=1) / 9
+    whole = coupled_plan(tmp_path / "whole", large, (32, 64))
+    assert not recorded_otherwise(whole, tmp_path / "whole").size
+    parts = coupled_plan(tmp_path / "parts", large, (10, 64))
+    assert recorded_otherwise(parts, tmp_path / "parts").min() >= 60
+
+
+@pytest.mark.parametrize("size", [1, 64])
+@pytest.mark.parametrize("rejected", [0, 1])
+def test_a_recording_says_that_a_run_may_cut_other_batches(
+    tmp_path: Path, size: int, rejected: int
+) -> None:
+    x = samples()
+    x[np.abs(x) > 8] = 0
+    x[5, :rejected] = 9.0
+    plan = coupled_plan(tmp_path / "plan", x, (size, 48))
+    paritygate.record(plan, "ref", out=tmp_path / "ref.arrow")
+    plan["runners"]["ref"] = {"path": str(tmp_path / "ref.arrow")}
+    (told,) = (n for n in paritygate.run(plan, out=None).not_judged if "batch_coupled" in n)
+    tells = "; since samples were rejected, a run may put others together in a batch" in told
+    assert tells == (rejected > 0 and size > 1)
+
+
 def test_nothing_answered_leaves_no_file(tmp_path: Path) -> None:
     (tmp_path / "side.py").write_text("def f(inputs):\n    raise ValueError('never')\n")
     plan = plan_of(tmp_path)

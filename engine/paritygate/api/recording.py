@@ -27,7 +27,9 @@ def record(
     """Run one runner over the golden samples and write what it answers, as a pack.
 
     The file holds the sample ids and the outputs as `out.*`, in pack order, and says in its
-    metadata what answered, to which golden pack, where and when.
+    metadata what answered, to which golden pack, where and when. Where samples are rejected, a run
+    of the plan may put others together in a batch: for a model whose answers depend on the batch,
+    let that run keep them (`run`, `keep_outputs`).
 
     Args:
         plan: a plan, its TOML file, or its dict.

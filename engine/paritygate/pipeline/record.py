@@ -30,10 +30,11 @@ from paritygate.tally.stage import FirstError
 
 RECORDED = "recorded"
 _ENDS = ("runner.stopped", "runner.crashed", "runner.timeout")
-_NOT_LOOKED_FOR = (
-    "it was not checked whether the runner's answers depend on the batch (runner.batch_coupled)",
-    "it was not checked whether they are what the pack had recorded (runner.reference_drift)",
+_COUPLING = (
+    "it was not checked whether the runner's answers depend on the batch (runner.batch_coupled)"
 )
+_OTHER_BATCHES = "since samples were rejected, a run may put others together in a batch"
+_DRIFT = "it was not checked whether they are what the pack had recorded (runner.reference_drift)"
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,11 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
     def keep(samples: SampleRows, sides: Mapping[str, Side], _: Mapping[str, StageResult]) -> None:
         recorder.keep(samples, sides[name])
 
+    left_out = 0
+
     def take(result: BlockResult) -> dict[str, KeepHint]:
+        nonlocal left_out
+        left_out += len(result.rejected)
         recorder.take(result.block, result.rejected)
         return {}
 
@@ -134,12 +139,26 @@ def _record(ready: Preparation, name: str, options: RecordOptions, started: floa
             drive(prepared, ready.blocks, threads, take, {}, observe)
         findings = [*runner.final_findings(), *changed_finding(ready)]
         environment = around.environment()
-        kept = recorder.finish(around.golden_digest(), environment, findings, _NOT_LOOKED_FOR)
+        unchecked = _not_looked_for(runner, left_out)
+        kept = recorder.finish(around.golden_digest(), environment, findings, unchecked)
     except BaseException:
         recorder.abort()
         raise
     timing = {"wall_s": time.perf_counter() - started, "startup_s": startup_s}
     return _conclude(ready, runner, kept, findings, around, timing)
+
+
+def _not_looked_for(runner: Runner, left_out: int) -> tuple[str, str]:
+    """What a run looks for, and `record` doesn't.
+
+    Args:
+        runner: that was recorded.
+        left_out: samples that it was not given. Those after them move up as far as their block
+            goes, and blocks are cut for all runners that run together.
+    """
+    is_alone = max(runner.limits.batch_sizes or (2,)) == 1
+    is_as_ever = is_alone or not left_out
+    return (_COUPLING if is_as_ever else f"{_COUPLING}; {_OTHER_BATCHES}", _DRIFT)
 
 
 def _conclude(

@@ -41,6 +41,8 @@ def record(
     """Run one runner of a plan over the golden samples and keep what it answers, as a pack.
 
     It is a hold where the recording lacks samples, or the runner isn't what the plan asks for.
+    Where samples are rejected, a run of the plan may put others together in a batch; for a model
+    whose answers depend on that, use `run --keep-outputs`.
     """
 
     def work() -> int:

@@ -70,7 +70,7 @@ def test_control_c_ends_with_130_and_leaves_no_finished_folder(tmp_path: Path) -
     assert err.startswith("interrupted")
     assert "Traceback" not in err
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
-    assert [p for p in (tmp_path / "runs").iterdir() if not p.name.endswith(".partial")] == []
+    assert not (tmp_path / "runs").exists()
 
 
 LONG = """\
@@ -118,7 +118,7 @@ def test_a_second_control_c_ends_at_once(tmp_path: Path, send: Callable[[int, in
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted; no verdict\n")
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_a_process_that_ends_without_a_verdict_is_unjudged(
     (reason,) = summary["reasons"]
     assert reason["code"] == "runner.crashed"
     assert says in reason["message"]
-    assert list((folder / "runs").iterdir()) == []
+    assert not (folder / "runs").exists()
 
 
 @pytest.mark.slow
@@ -153,8 +153,13 @@ def test_a_terminal_has_its_cursor_back(folder: Path) -> None:
 
 def start(folder: Path, function: str, *options: str) -> subprocess.Popen[str]:
     """Run a plan as the head of a process group, and wait until its function runs."""
+    return start_with(folder, "run", plan(folder, function), *options)
+
+
+def start_with(folder: Path, *args: str) -> subprocess.Popen[str]:
+    """The same of any command."""
     process = subprocess.Popen(
-        [*COMMAND, "run", plan(folder, function), *options],
+        [*COMMAND, *args],
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -177,7 +182,51 @@ def test_being_told_to_end_ends_the_child_too(folder: Path, number: signal.Signa
     assert process.returncode == {"SIGTERM": 143, "SIGHUP": 129}[number.name]
     assert err == f"stopped from outside by {number.name}; no verdict\n"
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
-    assert list((folder / "runs").iterdir()) == []
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_the_folders_for_runs_those_go_that_the_run_made(
+    folder: Path, number: signal.Signals, is_there: bool
+) -> None:
+    if is_there:
+        (folder / "a" / "b").mkdir(parents=True)
+    process = start(folder, "waiting", "--out", "a/b/runs")
+    assert list((folder / "a" / "b" / "runs").glob("*.partial"))
+    process.send_signal(number)
+    if number == signal.SIGINT:
+        assert process.stderr is not None
+        process.stderr.readline()  # it waits for the batch
+        process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert [p.name for p in folder.rglob("*") if p.is_dir() and p.name in "ab"] == (
+        ["a", "b"] if is_there else []
+    )
+    assert not list(folder.rglob("runs"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["record", "replay"])
+def test_folders_go_that_were_made_before_models_were_loaded(folder: Path, verb: str) -> None:
+    path = plan(folder, "cand")
+    if verb == "replay":
+        (folder / "fns.py").write_text(FUNCTIONS.replace('d["x"] * 1', 'd["x"] * 2'))
+        assert execute("run", path, cwd=folder).returncode == 1
+        (run,) = (folder / "runs").iterdir()
+        args = ["replay", str(run), "--changed", "--out", "new/out"]
+    else:
+        args = ["record", path, "cand", "--out", "new/out/cand.arrow"]
+    with (folder / "fns.py").open("a") as file:
+        file.write("\nwaiting({})\n")
+    process = start_with(folder, *args)
+    assert (folder / "new").exists()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (143, "stopped from outside by SIGTERM; no verdict\n")
+    assert not (folder / "new").exists()
 
 
 @pytest.mark.slow
@@ -245,4 +294,4 @@ def test_a_recording_that_is_cut_while_it_is_compared(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith("UNJUDGED  golden.unreadable\na.arrow, b.arrow: one of these")
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not (tmp_path / "runs").exists()

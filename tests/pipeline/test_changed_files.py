@@ -105,6 +105,6 @@ def test_a_removed_pack_is_no_fault_of_ours(folder: Path) -> None:
         outcome = run_with(folder, (folder / "g.arrow").unlink)
     except GoldenError as e:  # removed before it was digested
         assert "can't be digested any more" in str(e)
-        assert list((folder / "runs").iterdir()) == []
+        assert not (folder / "runs").exists()
     else:
         assert [r.code for r in outcome.judgement.reasons] == ["evidence.changed"]

@@ -223,7 +223,7 @@ def test_reader_errors_end_the_run_and_leave_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="observer broke"):
         execute(plan, Options(out=tmp_path / "runs", callables=CALLABLES, observer=broken))
-    assert list((tmp_path / "runs").glob("*")) == []
+    assert not (tmp_path / "runs").exists()
 
 
 def test_keep_hint_prunes_only_what_cannot_enter(ready: Preparation) -> None:

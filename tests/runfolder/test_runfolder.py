@@ -7,6 +7,7 @@ import math
 import resource
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from paritygate.core.errors import FolderError
+from paritygate.core.events import Made
 from paritygate.runfolder import RunFolder, encode_summary, read_summary
 from paritygate.runfolder.folder import latest_run
 
@@ -26,6 +28,30 @@ def test_folder_is_partial_until_finished(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "runs").iterdir()] == [path.name]
     assert path.name.startswith("name-2")
     assert path.name.endswith("Z")
+
+
+def test_a_parent_that_lacked_goes_with_a_run_that_does_not_end(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    folder = RunFolder(inner, "n")
+    assert folder.made == Made(folder.partial, (inner, tmp_path / "a"))
+    other = RunFolder(inner, "n")
+    assert other.made == Made(other.partial)
+    folder.drop()
+    assert list(inner.iterdir()) == [other.partial]
+    other.drop()
+    assert list(inner.iterdir()) == []  # it was there before: this one leaves it
+    inner.rmdir()
+    RunFolder(inner, "n").drop()
+    assert list(tmp_path.iterdir()) == [tmp_path / "a"]
+
+
+def test_runs_that_make_and_remove_one_parent_do_not_disturb_each_other(tmp_path: Path) -> None:
+    def work(_: int) -> None:
+        RunFolder(tmp_path / "a" / "runs", "n").drop()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(400)))
+    assert list(tmp_path.rglob("*.partial")) == []
 
 
 def test_names_that_collide_are_numbered(tmp_path: Path) -> None:
@@ -140,7 +166,7 @@ def test_full_disk_while_shards_are_written_leaves_nothing(tmp_path: Path) -> No
         )
         assert "FOLDER" in done.stdout, done.stdout + done.stderr
         assert "no room left" in done.stdout
-        assert list((tmp_path / "runs").iterdir()) == []
+        assert not (tmp_path / "runs").exists()
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 

@@ -8,13 +8,26 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Folders were made, which go again unless the run ends.
+
+    Attributes:
+        partial: the run folder until it is done, with all that is in it.
+        parents: the folders above it that lacked, innermost first; where nothing else is in them.
+    """
+
+    partial: Path | None
+    parents: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """All runners are ready.
 
     Attributes:
         name: of the plan or recording.
         samples: how many will be run.
-        partial: the run folder until it is done.
+        partial: the run folder, or the recording, until it is done.
         recorded: the packs' files, where all sides are recorded and no model runs.
     """
 
@@ -53,7 +66,7 @@ class Finished:
     verdict: str
 
 
-Event = Prepared | Compiling | Progress | Finished
+Event = Made | Prepared | Compiling | Progress | Finished
 Observer = Callable[[Event], None]
 
 

@@ -119,6 +119,8 @@ def execute(plan: Plan, options: Options) -> Outcome:
     with ready.resources:
         folder = RunFolder(options.out, plan.name) if options.out is not None else None
         try:
+            if folder is not None:
+                options.observer(folder.made)
             outcome = run_prepared(ready, options, folder, started)
             if folder is not None:
                 golden = [file.path for file in ready.prepared.pack.files]

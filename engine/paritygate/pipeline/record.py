@@ -12,7 +12,7 @@ from typing import Any
 
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
 from paritygate.core.errors import FolderError, PlanError, Problem
-from paritygate.core.events import Event, Finished, Observer, Prepared, Progress, ignore
+from paritygate.core.events import Event, Finished, Made, Observer, Prepared, Progress, ignore
 from paritygate.core.plan import Plan
 from paritygate.core.verdict import Reason, Verdict
 from paritygate.judge.sentences import DID, NEXT
@@ -24,7 +24,7 @@ from paritygate.pipeline.sharing import most_threads
 from paritygate.pipeline.span import BlockResult
 from paritygate.pipeline.surroundings import Surroundings, changed_finding, look_around
 from paritygate.pipeline.threads import choose_threads
-from paritygate.runfolder import SCHEMA_VERSION
+from paritygate.runfolder import SCHEMA_VERSION, make_folders, remove_empty
 from paritygate.runners.base import Finding, Runner
 from paritygate.tally.stage import FirstError
 
@@ -86,24 +86,31 @@ def record(plan: Plan, runner: str, options: RecordOptions) -> RecordResult:
     """
     started = time.perf_counter()
     out = options.out.absolute()  # a model's code may change the current folder
-    _check(plan, out, options)
-    ready = prepare_plan(plan, limit=options.limit, callables=options.callables, alone=runner)
-    with ready.resources:
-        for error in ready.load_failures.values():
-            raise error
-        made = _record(ready, runner, replace(options, out=out), started)
+    parents = _check(plan, out, options)
+    made = None
+    try:
+        options.observer(Made(None, tuple(parents)))
+        ready = prepare_plan(plan, limit=options.limit, callables=options.callables, alone=runner)
+        with ready.resources:
+            for error in ready.load_failures.values():
+                raise error
+            made = _record(ready, runner, replace(options, out=out), started)
+    finally:
+        if made is None or made.path is None:
+            remove_empty(parents)
     options.observer(Finished(made.summary["verdict"]))
     return made
 
 
-def _check(plan: Plan, out: Path, options: RecordOptions) -> None:
+def _check(plan: Plan, out: Path, options: RecordOptions) -> list[Path]:
+    """Make the folder of the recording; which folders were made, innermost first."""
     if options.threads is not None and options.threads < 1:
         problem = Problem("threads", f"is {options.threads}; give at least 1, or leave it out")
         raise PlanError([problem], plan.source)
     if os.path.lexists(out):
         raise FolderError(f"{out}: is there already; remove it, or give another name by --out")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        return make_folders(out.parent)
     except OSError as e:
         raise FolderError(f"{out.parent}: can't be made ({e.strerror or e})") from None
 

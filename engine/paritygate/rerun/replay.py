@@ -87,6 +87,7 @@ def replay(run: FinishedRun, options: ReplayOptions) -> Outcome:
     refuse_callables(run.plan, stages)
     folder = RunFolder(options.out, f"{run.plan.name}-replay")
     try:
+        options.observer(folder.made)
         if options.with_batch:
             parts = _with_batch(run, chosen, options, folder, started)
         else:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from paritygate.core.errors import UnreadableRunError
+from paritygate.core.events import Made
 from paritygate.golden.write import folder_error
 
 PARTIAL = ".partial"
+_TRIES = 10
 
 
 class RunFolder:
-    """One run's folder below a parent; nothing has its final name before `finish`."""
+    """One run's folder below a parent; nothing has its final name before `finish`.
+
+    Attributes:
+        made: what there is to tell of it.
+    """
 
     def __init__(self, parent: Path, name: str) -> None:
         """Choose a free name `<name>-<UTC time>` and make `<that>.partial`.
@@ -23,10 +32,10 @@ class RunFolder:
         """
         stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         try:
-            parent.mkdir(parents=True, exist_ok=True)
-            self.path, self.partial = _claim(parent, stem)
+            self.path, self.partial, parents = _claim_below(parent, stem)
         except OSError as e:
             raise folder_error(parent / stem, e) from None
+        self.made = Made(self.partial, tuple(parents))
 
     @property
     def failures(self) -> Path:
@@ -78,8 +87,42 @@ class RunFolder:
             raise folder_error(self.path, e) from None
 
     def drop(self) -> None:
-        """Remove what has been written."""
+        """Remove what has been written, and the parent where it lacked before."""
         shutil.rmtree(self.partial, ignore_errors=True)
+        remove_empty(self.made.parents)
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Make a folder and those above it that lack; which were made, innermost first.
+
+    Raises:
+        OSError: it can't be made; nothing is left of those above it.
+    """
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if folder.is_dir():
+            return []
+        if os.path.lexists(folder):
+            raise
+        return make_folders(folder)  # it was there, and isn't any more
+    except FileNotFoundError:
+        if folder.parent == folder:
+            raise
+        above = make_folders(folder.parent)
+        try:
+            return [*make_folders(folder), *above]
+        except OSError:
+            remove_empty(above)
+            raise
+    return [folder]
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, innermost first, as far as nothing is in them."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def latest_run(parent: Path) -> Path:
@@ -94,6 +137,19 @@ def latest_run(parent: Path) -> Path:
             f"{parent}: holds no finished run; name a run folder or run a plan first"
         )
     return max(runs, key=lambda p: (p.stat().st_mtime_ns, p.name))
+
+
+def _claim_below(parent: Path, stem: str) -> tuple[Path, Path, list[Path]]:
+    """`_claim` in a parent that is made; another run may remove it again before this one is in."""
+    for left in reversed(range(_TRIES)):
+        made = make_folders(parent)
+        try:
+            return *_claim(parent, stem), made
+        except OSError as e:
+            remove_empty(made)
+            if not left or not isinstance(e, FileNotFoundError):
+                raise
+    raise AssertionError("unreachable")
 
 
 def _claim(parent: Path, stem: str) -> tuple[Path, Path]:

@@ -10,11 +10,12 @@ from typing import Any, Protocol, TypeVar
 
 from rich.console import RenderableType
 
-from paritygate.core.events import Event, Finished, Observer, Prepared
+from paritygate.core.events import Event, Finished, Made, Observer, Prepared
 from paritygate_frontends.cli.ending import output, print_json
 from paritygate_frontends.cli.supervise import (
     is_supervised,
     raise_if_interrupted,
+    tell_made,
     tell_partial,
     tell_recorded,
 )
@@ -63,6 +64,8 @@ def judge_and_tell(
         def observe(event: Event) -> None:
             if not isinstance(event, Finished):
                 raise_if_interrupted()
+            if isinstance(event, Made):
+                tell_made(event.partial, event.parents)
             if isinstance(event, Prepared):
                 tell_partial(event.partial)
                 tell_recorded(event.recorded)

@@ -22,7 +22,8 @@ from paritygate.core.errors import Interrupted
 UNHEARD_S = 0.5
 TOGETHER_S = 0.25  # a terminal or `timeout` may deliver one interrupt twice
 STOPPING = "stopping after the batches that are running; Ctrl-C again ends at once\n"
-_CODE, _PARTIAL, _RECORDED, _SAID, _END = b"code ", b"partial ", b"recorded ", b"said", b"\0"
+_CODE, _PARTIAL, _BEGUN, _MADE = b"code ", b"partial ", b"begun ", b"made "
+_RECORDED, _SAID, _END = b"recorded ", b"said", b"\0"
 _PR_SET_PDEATHSIG = 1
 _ISOLATE = "paritygate run --isolate names the samples that do it and judges all others"
 _CUT = "a pack was cut while it was read, or "
@@ -54,9 +55,26 @@ def is_supervised() -> bool:
 
 
 def tell_partial(folder: Path | None) -> None:
-    """Name the unfinished folder or file: it is removed if this process ends without a word."""
+    """Name the unfinished folder or file: it is removed if this process ends without a word.
+
+    From now on models run.
+    """
     if _line is not None and folder is not None:
         _line.tell(_PARTIAL, os.fsencode(folder.absolute()))
+
+
+def tell_made(partial: Path | None, parents: Iterable[Path]) -> None:
+    """Name folders that were made: what is unfinished, which is removed then, too, and its parents.
+
+    Args:
+        partial: the unfinished folder; None: there is none yet.
+        parents: innermost first; removed as far as they are empty.
+    """
+    if _line is not None:
+        if partial is not None:
+            _line.tell(_BEGUN, os.fsencode(partial.absolute()))
+        for folder in parents:
+            _line.tell(_MADE, os.fsencode(folder.absolute()))
 
 
 def tell_recorded(packs: Iterable[str | Path]) -> None:
@@ -224,8 +242,11 @@ def _conclude(status: int, watch: _Watch, args: Sequence[str]) -> int:
     if len(codes) == 1 and codes[0].isdigit():
         return int(codes[0])
     folders = _told(records, _PARTIAL)
-    for folder in folders:
+    for folder in (*folders, *_told(records, _BEGUN)):
         _remove(folder)
+    with suppress(OSError):
+        for folder in _told(records, _MADE):
+            Path(folder).rmdir()
     if sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         _write("\r\x1b[2K\x1b[?25h")  # a progress bar, and the cursor that it hid
     from paritygate.admission.place import sweep

@@ -85,7 +85,7 @@ def test_blocks_have_more_samples_where_every_batch_is_large(
 @pytest.mark.parametrize(
     ("outputs", "most"),
     [
-        ([("float32", ("batch", 10))], 16_384),
+        ([("float32", ("batch", 10))], 32_768),
         ([("float32", ("batch", 10)), ("float16", ("batch", 5000))], 8_192),
         ([("float32", ("batch", "classes"))], 8_192),
         ([("string", ("batch", 1))], 8_192),

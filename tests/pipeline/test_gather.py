@@ -117,3 +117,63 @@ def test_a_padded_tail_is_cut() -> None:
     take(into, 0, whole[:8])
     take(into, 8, np.concatenate([whole[8:10], whole[9:10], whole[9:10]]), valid=2)
     assert np.array_equal(into.side(8).outputs["y"], whole[:10])
+
+
+def test_room_is_made_once_and_what_was_written_to_it_counts() -> None:
+    into, copies = gather()
+    like = {"y": values(4)}
+    room = into.room(like)
+    assert room is not None
+    assert room["y"].shape == (ROWS, 3)
+    again = into.room({"y": np.zeros((2, 3), np.float32)})
+    assert again is not None
+    assert again["y"] is room["y"]
+    room["y"][:4] = values()[:4]
+    assert into.filled(room)
+    for at in (4, 8):
+        take(into, at, values()[at : at + 4])  # it would stay where it is, were it the first
+    assert np.array_equal(into.side(4).outputs["y"], values())
+    assert len(copies) == 1
+
+
+@pytest.mark.parametrize(
+    "like",
+    [
+        {},
+        {"y": np.zeros((4, 2), np.float32)},
+        {"y": np.zeros((4, 3, 1), np.float32)},
+        {"y": np.zeros((4, 3), np.float64)},
+        {"z": np.zeros((4, 3), np.float32)},
+        {"y": np.zeros((4, 3), np.float32), "z": np.zeros((4, 3), np.float32)},
+    ],
+)
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_there_is_no_room_for_answers_unlike_the_others(
+    like: dict[str, Array], is_lasting: bool
+) -> None:
+    into, _ = gather()
+    take(into, 0, values()[:4], lasting=is_lasting)
+    assert into.room(like) is None
+    assert (into.room({"y": values(4)}) is None) == is_lasting
+
+
+def test_room_ends_with_an_answer_of_another_shape() -> None:
+    into, _ = gather()
+    room = into.room({"y": values(4)})
+    assert room is not None
+    room["y"][:4] = values()[:4]
+    assert into.filled(room)
+    take(into, 4, np.ones((4, 2), np.float32))
+    assert not into.filled(room)
+    assert into.room({"y": values(4)}) is None
+    ragged = into.side(4).outputs["y"]
+    assert [row.shape for row in ragged.arrays[:5]] == [(3,)] * 4 + [(2,)]  # type: ignore[union-attr]
+
+
+def test_room_that_nothing_was_written_to_is_no_output() -> None:
+    into, _ = gather()
+    assert into.room({"y": values(4)}) is not None
+    into.fail(range(ROWS), "raised", "runner.error")
+    side = into.side(4)
+    assert not side.outputs
+    assert not side.answered.any()

@@ -25,9 +25,15 @@ from paritygate.pipeline import drive
 from paritygate.pipeline.batches import Batches, Cut
 from paritygate.pipeline.execute import Options, Outcome, execute
 from paritygate.pipeline.gather import Gather
-from paritygate.pipeline.sharing import SharedBatches, Sharing, most_threads, shares_batches
-from paritygate.runners import ort_session
-from paritygate.runners.base import Lease, Limits
+from paritygate.pipeline.sharing import (
+    Pace,
+    SharedBatches,
+    Sharing,
+    most_threads,
+    shares_batches,
+)
+from paritygate.runners import ort_fill
+from paritygate.runners.base import Filler, Lease, Limits
 from paritygate.runners.failures import SampleFailure
 from paritygate.tally.stage import Hits
 
@@ -233,42 +239,46 @@ def test_failures_are_told_in_pack_order() -> None:
     assert np.flatnonzero(~side.answered).tolist() == [0, 1, 2, 15, 16, 17, 18]
 
 
+REFUSED = object()
+
+
 class Filling:
     """A session that answers straight into the block's arrays."""
 
     def __init__(self) -> None:
         self.filled: list[int] = []
         self.before: Any = lambda _start: None
+        self.width = 2
 
-    def filler(self, inputs: Any, room: Any, rows: int) -> Any:
-        def fill(first: int, batches: int, is_stopped: Any) -> int:
+    def filler(self, inputs: Any, rows: int) -> Filler:
+        def fill(room: Any, first: int, batches: int, is_stopped: Any) -> int:
             for at in range(batches):
                 start = first + at * rows
-                if is_stopped():
+                if is_stopped() or self.before(start) is REFUSED:
                     return at
-                self.before(start)
                 self.filled.append(start)
                 room["y"][start : start + rows] = inputs["x"][start : start + rows] * 2
             return batches
 
-        return fill
+        return Filler({"y": np.zeros((rows, self.width), np.float32)}, fill)
 
 
-def test_batches_are_filled_once_there_is_room() -> None:
+@pytest.mark.parametrize("asked_before", [0, 1, 3])
+def test_batches_are_filled_but_for_the_tail(asked_before: int) -> None:
     work, session = shared(), Filling()
     asked: Any = session
-    assert work.filled_by(asked, threading.Event()) is None
-    assert work.claim() == range(1)
-    work.keep(0, *answer(work.batches[0]))
+    for number in range(asked_before):
+        assert work.claim() == range(number, number + 1)
+        work.keep(number, *answer(work.batches[number]))
     fill = work.filled_by(asked, threading.Event())
     assert fill is not None
     took = []
     while numbers := work.claim(8):
         took.append(len(numbers))
-        for number in range(fill(numbers), numbers.stop):
+        for number in numbers[fill(numbers) :]:
             work.keep(number, *answer(work.batches[number]))
-    assert took == [1] * 6  # few are left
-    assert session.filled == [3, 6, 9, 12, 15]  # the last batch is a tail
+    assert took == [1] * (COUNT - asked_before)  # few are left
+    assert session.filled == [3 * number for number in range(asked_before, COUNT - 1)]
     side = work.side(ROWS, threading.Event())
     assert np.asarray(side.outputs["y"]).tobytes() == (work.batches.inputs["x"] * 2).tobytes()
 
@@ -281,6 +291,73 @@ def test_many_are_claimed_at_once_while_many_are_left() -> None:
     assert took == [8, 8, 8, 8, 7, 5, 4, 3, 2, 1, 1, 1, 1, 1, 1, 1]
 
 
+def test_as_many_as_wanted_are_claimed_where_nobody_helps() -> None:
+    work = shared(count=20)
+    took = []
+    while numbers := work.claim(8, is_helped=False):
+        took.append(numbers)
+    assert took == [range(8), range(8, 16), range(16, 20)]
+
+
+def test_helpers_are_expected_once_all_blocks_are_begun() -> None:
+    sharing, alone = (Sharing(2, threading.Event(), threads) for threads in (2, 1))
+    for _ in range(2):
+        assert not sharing.may_help
+        sharing.begin()
+        alone.begin()
+    assert sharing.may_help
+    assert not alone.may_help
+
+
+def test_so_many_are_claimed_as_take_some_time() -> None:
+    pace = Pace()
+    claimed = []
+    for _ in range(9):
+        claimed.append(pace.batches)
+        pace.took(pace.batches, 0.001 * pace.batches)
+    assert claimed == [1, 2, 4, 8, 16, 30, 30, 30, 30]
+    pace.took(0, 5.0)
+    assert pace.batches == 30
+    pace.took(30, 60.0)
+    assert pace.batches == 1
+    for _ in range(9):
+        pace.took(pace.batches, 0.0)
+    assert pace.batches == 64
+
+
+def test_no_output_is_told_where_nothing_was_answered() -> None:
+    """As of batches that were to be filled, and failed each."""
+    work, session = shared(), Filling()
+    asked: Any = session
+
+    session.before = lambda _start: REFUSED
+    failure = SampleFailure("runner.error", "no")
+    fill = work.filled_by(asked, threading.Event())
+    assert fill is not None
+    while numbers := work.claim():
+        assert fill(numbers) == 0
+        valid = work.batches.valid(numbers.start)
+        work.keep(numbers.start, None, [(range(valid), failure)])
+    side = work.side(ROWS, threading.Event())
+    assert not side.outputs
+    assert not side.answered.any()
+
+
+def test_answers_that_would_stay_are_copied_beside_what_was_filled() -> None:
+    """A first batch that is asked after the second one was filled."""
+    work, session = shared(), Filling()
+    asked: Any = session
+    fill = work.filled_by(asked, threading.Event())
+    assert fill is not None
+    assert work.claim(7, is_helped=False) == range(7)
+    assert fill(range(1, 6)) == 5
+    doubled = work.batches.inputs["x"] * 2
+    for number, rows in ((0, slice(0, ROWS)), (6, slice(6 * ROWS, None))):
+        assert not work.keep(number, Lease({"y": doubled[rows]}, is_lasting=True), [])
+    side = work.side(ROWS, threading.Event())
+    assert np.asarray(side.outputs["y"]).tobytes() == doubled.tobytes()
+
+
 def test_who_is_stopped_fills_no_more() -> None:
     work, session, stop = shared(), Filling(), threading.Event()
     asked: Any = session
@@ -289,12 +366,12 @@ def test_who_is_stopped_fills_no_more() -> None:
     fill = work.filled_by(asked, stop)
     assert fill is not None
     session.before = lambda start: stop.set() if start == 2 * ROWS else None
-    assert fill(range(1, 5)) == 3
+    assert fill(range(1, 5)) == 2
     assert session.filled == [3, 6]
 
 
 def test_what_can_not_be_filled_is_asked_again() -> None:
-    """A filler that raises, and one whose arrays another thread's answer took the place of."""
+    """A filler that refuses, and one whose arrays another thread's answer took the place of."""
     work, session = shared(), Filling()
     asked: Any = session
     assert work.claim() == range(1)
@@ -302,12 +379,9 @@ def test_what_can_not_be_filled_is_asked_again() -> None:
     fill = work.filled_by(asked, threading.Event())
     assert fill is not None
 
-    def refuse(_start: int) -> None:
-        raise ValueError("another shape")
-
-    session.before = refuse
+    session.before = lambda _start: REFUSED
     assert work.claim() == range(1, 2)
-    assert fill(range(1, 2)) == 1
+    assert fill(range(1, 2)) == 0
     work.keep(1, *answer(work.batches[1]))
 
     def loosen(_start: int) -> None:
@@ -319,7 +393,7 @@ def test_what_can_not_be_filled_is_asked_again() -> None:
     assert last == COUNT - 1
     session.before = loosen
     assert work.claim() == range(2, 3)
-    assert fill(range(2, 3)) == 2
+    assert fill(range(2, 3)) == 0
     work.keep(2, *answer(work.batches[2]))
     assert work.filled_by(asked, threading.Event()) is None
     for number in claimed(work):
@@ -385,17 +459,17 @@ def test_threads_change_no_figure(
 
     monkeypatch.setattr(SharedBatches, "help", noted)
     filled = []
-    fill = ort_session._fill
+    fill = ort_fill.BoundBatches.fill
 
     def counted(*given: Any) -> int:
         filled.append(fill(*given))
         return filled[-1]
 
-    monkeypatch.setattr(ort_session, "_fill", counted)
+    monkeypatch.setattr(ort_fill.BoundBatches, "fill", counted)
     one = run(tmp_path, runners, 1)
     assert not helped
     batches = 2 * (samples // 8)
-    assert sum(filled) == (0 if samples == 8 else batches - 2 * one.tally.blocks)
+    assert sum(filled) == (0 if samples == 8 else batches - 2)
     wanted = one.tally.to_json()
     for _ in range(6):
         assert run(tmp_path, runners, 4).tally.to_json() == wanted

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 from tests import models
@@ -15,7 +16,7 @@ from tests.runners.test_ort import column, load
 
 from paritygate import testing
 from paritygate.core.dtypes import numpy_dtype
-from paritygate.runners import ort_session
+from paritygate.runners import ort_fill
 from paritygate.runners.layout import Layout
 from paritygate.runners.registry import prepare
 
@@ -32,6 +33,10 @@ def never() -> bool:
     return False
 
 
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 def room_like(answer: np.ndarray, fill: float = 55) -> np.ndarray:
     return np.full((N, *answer.shape[1:]), fill, answer.dtype)
 
@@ -45,10 +50,10 @@ def test_a_block_is_filled_with_what_run_answers(tmp_path: Path, dtype: int) -> 
         first = session.run(make_batch(x[:ROWS]))
         room = {"y": room_like(first.outputs["y"])}
         first.release()
-        fill = session.filler({"x": x}, room, ROWS)
+        fill = session.filler({"x": x}, ROWS)
         assert fill is not None
         for start in (16, 8):
-            assert fill(start, 1, never) == 1
+            assert fill.fill(room, start, 1, never) == 1
         assert (room["y"][:ROWS] == 55).all()
         assert room["y"][ROWS:].tobytes() == (x[ROWS:] * kind.type(3)).tobytes()
         with session.run(make_batch(x[:ROWS])) as lease:  # the session goes on as before
@@ -59,7 +64,7 @@ def test_a_block_is_filled_with_what_run_answers(tmp_path: Path, dtype: int) -> 
 def test_many_batches_are_filled_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int
 ) -> None:
-    monkeypatch.setattr(ort_session, "_AT_ONCE_BYTES", most_bytes)
+    monkeypatch.setattr(ort_fill, "_AT_ONCE_BYTES", most_bytes)
     models.add_constant(tmp_path / "m.onnx")
     constants = {"c": np.array(0.5, np.float32)}
     x = np.random.default_rng(6).standard_normal((21 * ROWS, 4)).astype(np.float32)
@@ -68,11 +73,11 @@ def test_many_batches_are_filled_one_after_the_other(
         session.run(make_batch(x[:ROWS])).release()
         room = {"y": np.full_like(x, 55)}
         for _ in range(2):
-            fill = session.filler({"x": x}, room, ROWS)
+            fill = session.filler({"x": x}, ROWS)
             assert fill is not None
-            assert fill(ROWS, 19, never) == 19
-        (slots,) = session._free.values()  # type: ignore[attr-defined]
-        assert len(slots) == min(8, max(1, most_bytes // (ROWS * 16)))
+            assert fill.fill(room, ROWS, 19, never) == 19
+        (bound,) = session._bound.values()  # type: ignore[attr-defined]
+        assert len(bound._bindings) == min(8, max(1, most_bytes // (ROWS * 16)))
         assert (room["y"][:ROWS] == 55).all()
         assert (room["y"][20 * ROWS :] == 55).all()
         wanted = x[ROWS : 20 * ROWS] + np.float32(0.5)
@@ -95,11 +100,39 @@ def test_all_inputs_and_outputs_are_filled(tmp_path: Path) -> None:
         session = runner.session()
         session.run(testing.make_batch({"a": a[:ROWS], "b": b[:ROWS]})).release()
         room = {name: np.full((N, 4), 55, np.float32) for name in ("add", "mul", "sub")}
-        fill = session.filler({"a": a, "b": b}, room, ROWS)
+        fill = session.filler({"a": a, "b": b}, ROWS)
         assert fill is not None
-        assert fill(0, 3, never) == 3
+        assert fill.fill(room, 0, 3, never) == 3
         for name, wanted in (("add", a + b), ("mul", a * b), ("sub", a - b)):
             assert room[name].tobytes() == wanted.tobytes(), name
+
+
+@pytest.mark.parametrize("width", [3, 4, 16])
+def test_answers_depend_on_no_place_in_memory(tmp_path: Path, width: int) -> None:
+    """ONNX Runtime rounds some functions otherwise where what it writes to isn't aligned."""
+    dims = (models.FLOAT, ["batch", width])
+    softplus = helper.make_node("Softplus", ["x"], ["y"])
+    models.save_model(tmp_path / "m.onnx", [softplus], {"x": dims}, {"y": dims})
+    x = 3 * np.random.default_rng(7).standard_normal((20 * ROWS, width)).astype(np.float32)
+    plain = ort.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    parts = [x[at : at + ROWS] for at in range(0, len(x), ROWS)]
+    wanted = np.concatenate([plain.run(None, {"x": part})[0] for part in parts])
+    with load(tmp_path, {"model": "m.onnx"}, column("x", "float32", width)) as runner:
+        session = runner.session()
+        leases = [session.run(make_batch(part)) for part in parts]
+        found = [lease.outputs["y"] for lease in leases]
+        assert np.concatenate(found).tobytes() == wanted.tobytes()  # type: ignore[arg-type]
+        leases.pop().release()
+        with session.run(make_batch(parts[0])) as lease:
+            assert address(lease.outputs["y"]) % 64 == 0
+        fill = session.filler({"x": x}, ROWS)
+        assert fill is not None
+        assert address(fill.answers["y"]) % 64 == 0
+        (bound,) = session._bound.values()  # type: ignore[attr-defined]
+        assert {address(part) % 64 for part in bound._buffers["y"].parts} == {0}
+        room = {"y": np.full_like(x, 55)}
+        assert fill.fill(room, 0, 20, never) == 20
+        assert room["y"].tobytes() == wanted.tobytes()
 
 
 def test_who_is_stopped_fills_as_far_as_it_ran(tmp_path: Path) -> None:
@@ -109,10 +142,10 @@ def test_who_is_stopped_fills_as_far_as_it_ran(tmp_path: Path) -> None:
         session = runner.session()
         session.run(make_batch(x[:ROWS])).release()
         room = {"y": np.full_like(x, 55)}
-        fill = session.filler({"x": x}, room, ROWS)
+        fill = session.filler({"x": x}, ROWS)
         assert fill is not None
         asked = iter([False] * 4)
-        assert fill(0, 12, lambda: next(asked, True)) == 3
+        assert fill.fill(room, 0, 12, lambda: next(asked, True)) == 3
         assert (room["y"][: 3 * ROWS] == 3).all()
         assert (room["y"][3 * ROWS :] == 55).all()
 
@@ -121,25 +154,23 @@ def test_nothing_is_filled_before_a_batch_of_these_rows_was_answered(tmp_path: P
     models.scale_model(tmp_path / "m.onnx", 3.0)
     with load(tmp_path, {"model": "m.onnx"}) as runner:
         session, x = runner.session(), block()
-        room = {"y": np.empty((N, 4), np.float32)}
-        assert session.filler({"x": x}, room, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None
         lease = session.run(make_batch(x[:ROWS]))
-        assert session.filler({"x": x}, room, ROWS) is None  # its buffers are in use
+        assert session.filler({"x": x}, ROWS) is None  # its buffers are in use
         lease.release()
-        assert session.filler({"x": x}, room, 4) is None
-        assert session.filler({"x": x}, room, ROWS) is not None
+        assert session.filler({"x": x}, 4) is None
+        assert session.filler({"x": x}, ROWS) is not None
 
 
 def test_after_a_batch_of_other_rows_one_of_these_is_asked_first(tmp_path: Path) -> None:
     models.scale_model(tmp_path / "m.onnx", 3.0)
     with load(tmp_path, {"model": "m.onnx"}) as runner:
         session, x = runner.session(), block()
-        room = {"y": np.empty((N, 4), np.float32)}
         for rows in (ROWS, 3):
             session.run(make_batch(x[:rows])).release()
-        assert session.filler({"x": x}, room, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None
         session.run(make_batch(x[:ROWS])).release()
-        assert session.filler({"x": x}, room, ROWS) is not None
+        assert session.filler({"x": x}, ROWS) is not None
 
 
 @pytest.mark.parametrize("takes", ["float32", "bfloat16"])
@@ -156,10 +187,10 @@ def test_only_what_can_be_bound_is_filled(tmp_path: Path, takes: str, gives: str
         session, x = runner.session(), block(numpy_dtype(takes))
         session.run(make_batch(x[:ROWS])).release()
         room = {"y": np.empty((N, 4), numpy_dtype(gives))}
-        fill = session.filler({"x": x}, room, ROWS)
+        fill = session.filler({"x": x}, ROWS)
         assert (fill is not None) == (takes == "float32")
         if fill is not None:
-            assert fill(0, 3, never) == 3
+            assert fill.fill(room, 0, 3, never) == 3
             assert room["y"].tobytes() == x.astype(numpy_dtype(gives)).tobytes()
 
 
@@ -174,8 +205,7 @@ def test_an_output_that_no_node_writes_is_not_filled(tmp_path: Path) -> None:
     with load(tmp_path, {"model": "m.onnx", "outputs": {"s": "x", "u": "u"}}) as runner:
         session, x = runner.session(), block()
         session.run(make_batch(x[:ROWS])).release()
-        room = {name: np.empty((N, 4), np.float32) for name in ("s", "u")}
-        assert session.filler({"x": x}, room, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None
 
 
 def test_samples_on_another_axis_are_not_filled(tmp_path: Path) -> None:
@@ -190,7 +220,7 @@ def test_samples_on_another_axis_are_not_filled(tmp_path: Path) -> None:
         session, x = runner.session(), block()
         with session.run(make_batch(x[:ROWS])) as lease:
             assert lease.outputs["y"].tobytes() == (2 * x[:ROWS]).tobytes()
-        assert session.filler({"x": x}, {"y": np.empty((N, 4), np.float32)}, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None
 
 
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -198,8 +228,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with load(tmp_path, {"model": "m.onnx"}) as runner:
         session, x = runner.session(), block()
         session.run(make_batch(x[:ROWS])).release()
-        good = {"y": np.empty((N, 4), np.float32)}
-        assert session.filler({"x": x}, good, ROWS) is not None
+        assert session.filler({"x": x}, ROWS) is not None
         for inputs in (
             {},
             {"x": x.astype(np.float64)},
@@ -207,20 +236,12 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             {"x": np.asfortranarray(x)},
             {"x": x[:, :3]},
         ):
-            assert session.filler(inputs, good, ROWS) is None
-        for room in (
-            {},
-            {"y": np.empty((N, 5), np.float32)},
-            {"y": np.empty((N, 4), np.float64)},
-            {"z": good["y"]},
-            {**good, "z": good["y"]},
-        ):
-            assert session.filler({"x": x}, room, ROWS) is None
+            assert session.filler(inputs, ROWS) is None
         session.close()
-        assert session.filler({"x": x}, good, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None
 
 
-def test_a_shape_that_depends_on_the_values_raises_and_is_answered_by_run(tmp_path: Path) -> None:
+def test_a_shape_that_depends_on_the_values_is_left_to_run(tmp_path: Path) -> None:
     """An output `(batch, most)`, most of the batch's largest number."""
     models.save_model(
         tmp_path / "m.onnx",
@@ -241,10 +262,11 @@ def test_a_shape_that_depends_on_the_values_raises_and_is_answered_by_run(tmp_pa
         session = runner.session()
         session.run(make_batch(x[:ROWS])).release()
         room = {"y": np.full((N, 2), 55, np.float32)}
-        fill = session.filler({"x": x}, room, ROWS)
+        fill = session.filler({"x": x}, ROWS)
         assert fill is not None
-        with pytest.raises(Exception, match="(?i)shape"):
-            fill(ROWS, 1, never)
+        assert fill.fill(room, 0, 3, never) == 1
+        assert (room["y"][:ROWS] == 2).all()
+        assert fill.fill(room, ROWS, 1, never) == 0
         with session.run(make_batch(x[ROWS : 2 * ROWS])) as lease:
             assert lease.outputs["y"].shape == (ROWS, 1)
-        assert session.filler({"x": x}, room, ROWS) is None
+        assert session.filler({"x": x}, ROWS) is None

@@ -161,17 +161,20 @@ class BlockSizes:
 
     @staticmethod
     def of(
-        sample_bytes: int, batch_sizes: Sequence[int], max_samples: int = MAX_BLOCK
+        sample_bytes: int,
+        batch_sizes: Sequence[int],
+        max_samples: int = MAX_BLOCK,
+        max_bytes: int = BLOCK_BYTES[1],
     ) -> BlockSizes:
         """Sizes from the sample's size and the plan's batch sizes only.
 
-        About 1 MiB to 8 MiB of tensors, powers of two; rounded up to a common multiple of the batch
-        sizes so that only the last block of a pack has a padded tail. Where that multiple would be
-        more than four times the least, every block is cut into batches by itself.
+        About 1 MiB to `max_bytes` of tensors, powers of two; rounded up to a common multiple of the
+        batch sizes so that only the last block of a pack has a padded tail. Where that multiple
+        would be more than four times the least, every block is cut into batches by itself.
         """
         least, most = (
             _power_of_two(min(cap, limit // max(1, sample_bytes)))
-            for cap, limit in zip((MAX_BLOCK, max_samples), BLOCK_BYTES, strict=True)
+            for cap, limit in ((MAX_BLOCK, BLOCK_BYTES[0]), (max_samples, max_bytes))
         )
         common = math.lcm(*batch_sizes) if batch_sizes else 1
         step = common if common <= 4 * least else max(batch_sizes)

@@ -78,6 +78,11 @@ class Batches(Sequence[Batch]):
         """How many there are."""
         return len(self._starts)
 
+    @property
+    def whole(self) -> int:
+        """How many of them are no tail."""
+        return self._samples.count // self.rows
+
     def valid(self, number: int) -> int:
         """Samples of a batch that count."""
         return min(self.rows, self._samples.count - number * self.rows)

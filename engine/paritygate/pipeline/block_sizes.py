@@ -106,7 +106,7 @@ def enlarged(
     known = [found for found in answers if found is not None]
     if len(known) < len(answers):
         return blocks
-    wide = BlockSizes.of(sample_bytes + max(known), sizes, MAX_BATCHED_BLOCK)
+    wide = BlockSizes.of(sample_bytes + max(known), sizes, MAX_BATCHED_BLOCK, _MOST_BYTES)
     return wide if wide.most > blocks.most else blocks
 
 

@@ -177,7 +177,7 @@ class _Threads:
         self._stop = threading.Event()
         self._shared = Shared()
         self._turns = Turns(blocks, self._stop)
-        self._sharing = Sharing(len(blocks), self._stop)
+        self._sharing = Sharing(len(blocks), self._stop, threads)
         self._letting_go = LettingGo(prepared.recorded_packs() if own else (), blocks)
         self._reads: queue.Queue[BlockInput | None] = queue.Queue(threads + 1)
         self._pending, self._claiming = iter(blocks), threading.Lock()
@@ -307,6 +307,7 @@ class _Threads:
             return True
         if item is None:
             return False
+        self._sharing.begin()
         self.results.put(lane.run_block(item, self.hints))
         self._turns.finish(item.block)
         self._sharing.finish()

@@ -91,6 +91,7 @@ class Gather:
         self._lying: dict[str, DeviceTensor] = {}
         self._may_lie = self._may_stay = True
         self._order: tuple[str, ...] = ()
+        self._is_answered = False
 
     def fail(self, rows: Sequence[int], text: str, rule: str) -> None:
         """What was raised costs these samples."""
@@ -100,21 +101,33 @@ class Gather:
         self._answered = _changeable(self._answered)
         self._answered[at] = False
 
-    def room(self) -> Mapping[str, Array] | None:
-        """The block's arrays that answers are copied to, as by now; None where some are not."""
-        room: dict[str, Array] = {}
+    def room(self, answers: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        """The block's arrays for answers like these, as by now; None: they go elsewhere.
+
+        Args:
+            answers: of all outputs, to one batch.
+        """
         if self._lying or self._in_place:
             return None
-        for name, tensor in self._outputs.items():
-            if isinstance(tensor, Ragged) or not tensor.flags.writeable:
+        if not self._outputs:
+            for name, like in answers.items():
+                self._outputs[name] = self._make(name, like)
+        room: dict[str, Array] = {}
+        for name, like in answers.items():
+            tensor = self._outputs.get(name)
+            if not isinstance(tensor, np.ndarray) or not tensor.flags.writeable:
+                return None
+            if (tensor.dtype, tensor.shape[1:]) != (like.dtype, like.shape[1:]):
                 return None
             room[name] = tensor
-        return room or None
+        return room if len(room) == len(self._outputs) else None
 
-    def holds(self, room: Mapping[str, Array]) -> bool:
-        """Whether these still are the arrays that answers are copied to."""
+    def filled(self, room: Mapping[str, Array]) -> bool:
+        """Say that answers were written to such arrays; False: the block has others by now."""
         outputs = self._outputs
-        return all(outputs.get(name) is array for name, array in room.items())
+        is_held = all(outputs.get(name) is array for name, array in room.items())
+        self._is_answered |= is_held
+        return is_held
 
     def scatter(self) -> None:
         """From now on answers come in any order: they are copied to their places."""
@@ -130,6 +143,7 @@ class Gather:
         is_kept = is_whole and not lease.is_lasting
         if lease.present is not None:
             self._land()
+        self._is_answered = True
         self._order = self._order or tuple(lease.outputs)
         for name, tensor in lying(lease.outputs).items():
             if isinstance(tensor, DeviceTensor):
@@ -167,7 +181,7 @@ class Gather:
             held = self._in_place.get(name)
             return held is not None and held.extend(at, tensor)
         held = _InPlace.of(tensor)
-        if held is None:
+        if held is None or name in self._outputs:
             return False
         self._in_place[name] = held
         self._outputs[name] = tensor
@@ -184,14 +198,17 @@ class Gather:
         held = self._outputs.get(name)
         if not isinstance(tensor, Ragged) and not isinstance(held, Ragged):
             if held is None:
-                held = self._outputs[name] = self._buffer(name, self._samples.count, tensor)[
-                    : self._samples.count
-                ]
+                held = self._outputs[name] = self._make(name, tensor)
             if held.shape[1:] == tensor.shape[1:]:
                 held[at : at + valid] = tensor[:valid]
                 return
         ragged = self._outputs[name] = self._loosened(held, tensor)
         ragged.arrays[at : at + valid] = [row_of(tensor, i).copy() for i in range(valid)]
+
+    def _make(self, name: str, like: Array) -> Array:
+        """An array with room for all answers."""
+        count = self._samples.count
+        return self._buffer(name, count, like)[:count]
 
     def _loosened(self, held: Tensor | None, like: Tensor) -> Ragged:
         """What is held so far as one array a sample; samples without an answer are empty."""
@@ -204,6 +221,8 @@ class Gather:
 
     def side(self, batch_size: int) -> Side:
         """All of the block's answers."""
+        if not self._is_answered:
+            self._outputs = {}  # room that nothing was written to
         outputs: Mapping[str, Any] = self._outputs | {
             name: held.all() for name, held in self._in_place.items()
         }

@@ -19,11 +19,11 @@ from paritygate.comparison.rows import KeepHint, SampleRows, Side, all_of, none_
 from paritygate.core.errors import GoldenError, RunnerError
 from paritygate.core.ragged import take_rows
 from paritygate.core.tensors import Array, Block
-from paritygate.pipeline.batches import Cut, ask
+from paritygate.pipeline.batches import Batches, Cut, ask
 from paritygate.pipeline.beside import Beside
 from paritygate.pipeline.coverage import cover_block
 from paritygate.pipeline.gather import Gather
-from paritygate.pipeline.sharing import SharedBatches, Sharing, shares_batches
+from paritygate.pipeline.sharing import Fill, Pace, SharedBatches, Sharing, shares_batches
 from paritygate.pipeline.span import BlockInput, BlockResult, Hints, Prepared, read_block
 from paritygate.pipeline.turns import Turns
 from paritygate.runners.base import Runner, RunnerSession
@@ -72,9 +72,6 @@ class Shared:
         self._sessions = {}
 
 
-_CLAIMED_AT_ONCE = 8  # batches that are answered without a look at anything else
-
-
 class Lane:
     """What one thread owns: sessions and block buffers."""
 
@@ -96,6 +93,7 @@ class Lane:
         self._counting = threading.Lock()  # runners that run elsewhere are asked beside this thread
         self._beside: dict[str, Beside[tuple[Side, float]]] = {}
         self._buffers: dict[tuple[str, str], Array] = {}
+        self._paces: dict[str, Pace] = {}
         dim = prepared.plan.table.dims.batch
         self._cuts = {name: Cut.of(runner, dim) for name, runner in prepared.runners.items()}
 
@@ -231,6 +229,10 @@ class Lane:
         with self._counting:
             self._answered += samples
 
+    @property
+    def _may_be_helped(self) -> bool:
+        return self._sharing is not None and self._sharing.may_help
+
     def _session(self, runner: Runner) -> RunnerSession:
         """This thread's own session of a runner, made at first use."""
         if runner.name not in self._own:
@@ -252,14 +254,22 @@ class Lane:
         batches = cut.batches(read.block, read.samples, read.inputs)
         work = SharedBatches(runner, batches, gather, is_whole=is_whole)
         sharing = self._sharing if shares_batches(runner) else None
-        fill, following = None, None
+        fill = work.filled_by(session, self._stop)
+        pace = self._paces.setdefault(runner.name, Pace())
+        following = None
         try:
-            while numbers := work.claim(_CLAIMED_AT_ONCE if fill is not None else 1):
-                start = numbers.start if fill is None else fill(numbers)
-                self._count(batches.samples(range(numbers.start, start)))
-                for number in range(start, numbers.stop):
+            while numbers := work.claim(pace.batches if fill else 1, is_helped=self._may_be_helped):
+                if sharing is not None and work.left and runner.observed is not None:
+                    sharing.offer(work)  # all answers must look like the first one
+                    sharing = None
+                while numbers:
+                    if fill is not None:
+                        numbers = self._filled(fill, numbers, batches, pace)
+                    if not numbers:
+                        break
                     if self._stop.is_set():
                         raise RunnerError("stopped")
+                    number, numbers = numbers[0], numbers[1:]
                     is_made = following is not None and following.number == number
                     batch = following if following and is_made else batches[number]
                     following = batches[number + 1] if number + 1 < len(batches) else None
@@ -267,9 +277,6 @@ class Lane:
                     if work.keep(number, lease, failures) and lease is not None:
                         leases.callback(lease.release)
                     self._count(batch.valid)
-                    if sharing is not None and work.left and runner.observed is not None:
-                        sharing.offer(work)  # all answers must look like the first one
-                        sharing = None
                     fill = work.filled_by(session, self._stop)
                     if following is not None:
                         yield
@@ -278,6 +285,14 @@ class Lane:
             if self._sharing is not None:
                 self._sharing.withdraw(work)
         return _Answered(side, work.helped_s)
+
+    def _filled(self, fill: Fill, numbers: range, batches: Batches, pace: Pace) -> range:
+        """Let batches be filled; those that are left."""
+        started = time.perf_counter()
+        filled = fill(numbers)
+        pace.took(filled, time.perf_counter() - started)
+        self._count(batches.samples(numbers[:filled]))
+        return numbers[filled:]
 
     def buffer(self, runner: str, output: str, rows: int, like: Array) -> Array:
         """This thread's buffer of at least `rows` rows for an output; anew for another shape."""

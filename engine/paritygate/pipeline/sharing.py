@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 from paritygate.comparison.rows import Side
@@ -22,6 +21,8 @@ Failures = Iterable[tuple[Sequence[int], SampleFailure]]
 
 _POLL_S = 0.1
 _CLAIMED_PART = 4  # of what is left
+_CLAIM_S = 0.03
+_MOST_CLAIMED = 64
 
 
 def shares_batches(runner: Runner) -> bool:
@@ -40,6 +41,24 @@ def most_threads(runners: Mapping[str, Runner], blocks: Sequence[Block]) -> int:
     if not sizes:
         return len(blocks)
     return sum(-(-block.samples // min(sizes)) for block in blocks)
+
+
+class Pace:
+    """How many batches are claimed at once: what takes some time, so that progress is seen.
+
+    Attributes:
+        batches: to claim.
+    """
+
+    def __init__(self) -> None:
+        self.batches = 1
+
+    def took(self, batches: int, seconds: float) -> None:
+        """Say how long so many batches took."""
+        if not batches:
+            return
+        wanted = round(_CLAIM_S * batches / max(seconds, 1e-9))
+        self.batches = max(1, min(_MOST_CLAIMED, 2 * self.batches, wanted))
 
 
 class SharedBatches:
@@ -72,15 +91,17 @@ class SharedBatches:
         """Batches that nobody has claimed yet."""
         return self._end - self._first
 
-    def claim(self, most: int = 1) -> range:
+    def claim(self, most: int = 1, *, is_helped: bool = True) -> range:
         """Numbers of the next batches for the block's own thread; none: all are claimed.
 
         Args:
-            most: at once; where few are left they are fewer, so that helpers find some.
+            most: at once.
+            is_helped: others may come, so that where few are left they are fewer.
         """
         with self._lock:
             first, left = self._first, self.left
-            self._first += min(left, max(1, min(most, left // _CLAIMED_PART)))
+            fair = max(1, left // _CLAIMED_PART) if is_helped else left
+            self._first += min(left, most, fair)
             return range(first, self._first)
 
     def claim_last(self) -> int | None:
@@ -110,30 +131,28 @@ class SharedBatches:
     def filled_by(self, session: RunnerSession, stop: threading.Event) -> Fill | None:
         """What answers claimed batches without a copy between; None where this session can't.
 
-        Given their numbers it says which one is the first that has no answer yet, as after an error
-        or a stop.
+        Given their numbers it says how many have an answer; the next one is a tail, or it raised.
         """
-        batches = self.batches
-        with self._lock:
-            room = self._gather.room()
-        if room is None:
-            return None
-        filler = session.filler(batches.inputs, room, batches.rows)
+        filler = session.filler(self.batches.inputs, self.batches.rows)
         if filler is None:
             return None
-        return partial(self._fill, filler, room, stop)
+        with self._lock:
+            room = self._gather.room(filler.answers)
+        return None if room is None else partial(self._fill, filler, room, stop)
 
     def _fill(
         self, filler: Filler, room: Mapping[str, Array], stop: threading.Event, numbers: range
     ) -> int:
-        rows, done = self.batches.rows, numbers.start
-        with suppress(Exception):  # asked again, it is told with its samples
-            whole = sum(self.batches.valid(number) == rows for number in numbers)
-            done += filler(numbers.start * rows, whole, stop.is_set)
+        start, done = numbers.start, 0
+        whole = min(numbers.stop, self.batches.whole) - start
+        if whole > 0:
+            done = filler.fill(room, start * self.batches.rows, whole, stop.is_set)
+        if not done:
+            return 0
         with self._lock:
-            if not self._gather.holds(room):  # another thread's answer needed others
-                return numbers.start
-            self._kept.update(range(numbers.start, done))
+            if not self._gather.filled(room):  # another thread's answer needed others
+                return 0
+            self._kept.update(numbers[:done])
         return done
 
     def help(self, number: int, ask: Callable[[Batch], tuple[Lease | None, Failures]]) -> None:
@@ -175,13 +194,25 @@ class Sharing:
     Args:
         blocks: that are to be done in all.
         stop: ends all waiting.
+        threads: that share them.
     """
 
-    def __init__(self, blocks: int, stop: threading.Event) -> None:
-        self._left = blocks
+    def __init__(self, blocks: int, stop: threading.Event, threads: int = 2) -> None:
+        self._left = self._unbegun = blocks
+        self._threads = threads
         self._stop = stop
         self._changed = threading.Condition()
         self._offered: list[SharedBatches] = []
+
+    def begin(self) -> None:
+        """Say that a thread has a block."""
+        with self._changed:
+            self._unbegun -= 1
+
+    @property
+    def may_help(self) -> bool:
+        """Whether some thread is without a block, or soon will be."""
+        return self._threads > 1 and not self._unbegun
 
     def offer(self, work: SharedBatches) -> None:
         """Let others help with these."""

@@ -134,7 +134,20 @@ class PrepareContext:
     admitted: object = None
 
 
-Filler = Callable[[int, int, Callable[[], bool]], int]
+@dataclass(frozen=True)
+class Filler:
+    """What answers whole batches of a block straight into the block's arrays.
+
+    Attributes:
+        answers: output -> an array like its answer to one batch, of which the values say nothing.
+        fill: given arrays with room for the block's answers, by output; the first row; how many
+            batches follow from there, none of them padded; and what says when to stop. It writes
+            what `RunnerSession.run` would answer, and says of how many batches; the one that
+            follows is to be asked of `run`, unless it was stopped.
+    """
+
+    answers: Mapping[str, Array]
+    fill: Callable[[Mapping[str, Array], int, int, Callable[[], bool]], int]
 
 
 class Lease:
@@ -330,21 +343,14 @@ class RunnerSession(ABC):
         self._last_form = form
         return lease
 
-    def filler(
-        self, inputs: Mapping[str, Array], room: Mapping[str, Array], rows: int
-    ) -> Filler | None:
-        """What answers further batches straight into a block's arrays; None: only `run` does.
+    def filler(self, inputs: Mapping[str, Array], rows: int) -> Filler | None:
+        """What answers batches of a block without a copy between; None: only `run` does.
+
+        There is one only where the last answer of `run` had these rows, and passed all checks.
 
         Args:
-            inputs: name -> `(n, *sample_shape)` of a whole block, read-only.
-            room: output -> `(n, *sample_shape)` for its answers, of the dtypes and shapes that
-                this session has answered with.
-            rows: of a batch, none of them padding.
-
-        Returns:
-            Given the first row, how many batches follow from there, and what says when to stop, it
-            writes what `run` would answer, and says of how many. After whatever it raises nothing
-            can be said of these rows: `run` is to be asked.
+            inputs: name -> `(n, *sample_shape)` of the whole block, read-only.
+            rows: of a batch.
         """
         return None
 

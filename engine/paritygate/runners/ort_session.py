@@ -9,7 +9,7 @@ no tensor: such models answer in arrays of their own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,17 +24,15 @@ from paritygate.runners.base import Filler, Lease, Runner, RunnerSession, descri
 from paritygate.runners.ort_answer import Answerer, fed_arrays
 from paritygate.runners.ort_border import BorderError
 from paritygate.runners.ort_device import DEVICE, tensor_of
+from paritygate.runners.ort_fill import BoundBatches
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
-from paritygate.runners.ort_types import BRIDGED, to_array, to_value
+from paritygate.runners.ort_types import BRIDGED, aligned_copy, to_array, to_value
 from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
 _KEPT_SHAPES = 8  # of inputs, whose buffers are kept for the next batch of that shape
-_AT_ONCE = 8  # batches that are bound, run and copied one after the other
-_AT_ONCE_BYTES = 1 << 20  # of their answers
 _Key = tuple[object, ...]
-_Moves = list[tuple[Array, Array]]
 
 
 class _Slot:
@@ -71,6 +69,7 @@ class OrtSession(RunnerSession):
             for ours, theirs in wiring.feeds
         ]
         self._free: dict[_Key, list[_Slot]] = {}
+        self._bound: dict[_Key, BoundBatches] = {}
         outputs = (runner.outputs or {}).values()
         self._may_vary = any(not isinstance(d, int) for spec in outputs for d in spec.shape[1:])
         # No node writes an output that is a graph input: a buffer bound to it stays as it is.
@@ -83,44 +82,32 @@ class OrtSession(RunnerSession):
         """Let go of the model and of all buffers that aren't leased."""
         self._inference = None
         self._free = {}
+        self._bound = {}
 
-    def filler(
-        self, inputs: Mapping[str, Array], room: Mapping[str, Array], rows: int
-    ) -> Filler | None:
-        """What answers further batches straight into a block's arrays; None: only `run` does."""
+    def filler(self, inputs: Mapping[str, Array], rows: int) -> Filler | None:
+        """What answers batches straight into a block's arrays; None: only `run` does."""
         feeds = self._whole_feeds(inputs)
         if feeds is None or not (self._keeps_buffers and self._probe.is_passed):
             return None
-        shapes = ((rows, *array.shape[1:]) for _, array in feeds)
-        free = self._free.get((self._stays(), *shapes))
-        if not free:
+        key = (self._stays(), *((rows, *array.shape[1:]) for _, array in feeds))
+        bound = self._bound.pop(key, None) or self._bind_many(key, rows)
+        if bound is None:
             return None
-        views, form = free[-1].views, form_of_plain(free[-1].views, rows)
-        if form is None or form != self._last_form or views.keys() != room.keys():
+        self._bound[key] = bound  # the last one used comes last
+        if len(self._bound) > _KEPT_SHAPES:
+            self._bound.pop(next(iter(self._bound)))
+        answers = bound.answers
+        if form_of_plain(answers, rows) != self._last_form:
             return None
-        if any(
-            (v.dtype, v.shape[1:]) != (room[n].dtype, room[n].shape[1:]) for n, v in views.items()
-        ):
-            return None
-        most = _AT_ONCE_BYTES // max(1, sum(view.nbytes for view in views.values()))
-        while len(free) < min(most, _AT_ONCE):
-            free.insert(0, self._like(free[-1]))
-        moves = [
-            (slot.binding, [(view, room[name]) for name, view in slot.views.items()])
-            for slot in free[-_AT_ONCE:]
-        ]
-        return partial(_fill, self._inference, feeds, moves, rows)
+        return Filler(answers, partial(bound.fill, feeds))
 
-    def _like(self, slot: _Slot) -> _Slot:
-        """A binding with buffers of the same shapes."""
-        made = _Slot(self._inference.io_binding())
-        self._bind_constants(made)
-        arrays = {ours: np.empty_like(view) for ours, view in slot.views.items()}
-        for ours, theirs in self._wiring.fetches:
-            value = to_value(arrays[ours], self._dtypes[ours])
-            made.binding.bind_ortvalue_output(theirs, value)
-        made.views = {ours: _read_only(array) for ours, array in arrays.items()}
-        return made
+    def _bind_many(self, key: _Key, rows: int) -> BoundBatches | None:
+        """Bindings for batches of which one was answered; None: none was, or it can't be filled."""
+        free = self._free.get(key)
+        if not free or form_of_plain(free[-1].views, rows) is None:
+            return None
+        fetches = [(ours, theirs, self._dtypes[ours]) for ours, theirs in self._wiring.fetches]
+        return BoundBatches(self._inference, self._constants, fetches, free[-1].views, rows)
 
     def _bind_constants(self, slot: _Slot) -> None:
         for theirs, value in self._constants.items():
@@ -209,7 +196,10 @@ class OrtSession(RunnerSession):
         }
         if self._keeps_buffers:
             for ours, theirs in self._wiring.fetches:
-                value = of[ours] if ours in stays else to_value(outputs[ours], self._dtypes[ours])
+                value = of[ours]
+                if ours not in stays:
+                    outputs[ours] = aligned_copy(outputs[ours])
+                    value = to_value(outputs[ours], self._dtypes[ours])
                 slot.binding.bind_ortvalue_output(theirs, value)
         if not stays:
             slot.views = {ours: _read_only(array) for ours, array in outputs.items()}
@@ -222,49 +212,6 @@ class OrtSession(RunnerSession):
                 for ours, value in of.items()
             }
         )
-
-
-def _fill(
-    inference: Any,
-    feeds: list[tuple[str, Array]],
-    moves: list[tuple[Any, _Moves]],
-    rows: int,
-    start: int,
-    batches: int,
-    is_stopped: Callable[[], bool],
-) -> int:
-    """Answer batches into a block's arrays: what follows itself finds its code in the cache.
-
-    Args:
-        inference: the session.
-        feeds: names, and the values of a whole block.
-        moves: bindings, each with its buffers and the arrays of the block.
-        rows: of a batch.
-        start: the first row.
-        batches: how many.
-        is_stopped: whether nobody wants them any more.
-
-    Returns:
-        How many were answered.
-    """
-    done = 0
-    while done < batches and not is_stopped():
-        some = moves[: batches - done]
-        parts = [slice(start + at * rows, start + (at + 1) * rows) for at in range(done, batches)]
-        for (binding, _), part in zip(some, parts, strict=False):
-            for theirs, array in feeds:
-                binding.bind_cpu_input(theirs, array[part])
-        ran = 0
-        for binding, _ in some:
-            if is_stopped():
-                break
-            inference.run_with_iobinding(binding)
-            ran += 1
-        for (_, arrays), part in zip(some[:ran], parts, strict=False):
-            for view, into in arrays:
-                into[part] = view
-        done += ran
-    return done
 
 
 class AnswerSession(RunnerSession):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from paritygate.core.dtypes import DTYPES, HALF_BYTES, NARROW_FLOATS, numpy_dtype
 from paritygate.core.tensors import Array
@@ -21,6 +23,7 @@ ONNX_NAMES = {name: name.replace("float8_", "float8") for name in DTYPES} | {
     "float64": "double",
 }
 DTYPE_OF = {onnx: ours for ours, onnx in ONNX_NAMES.items()}
+ALIGNMENT = 64  # bytes, as of what ONNX Runtime allocates itself
 
 
 def to_value(array: Array, dtype: str) -> Any:
@@ -36,6 +39,23 @@ def to_value(array: Array, dtype: str) -> Any:
         return OrtValue.ortvalue_from_numpy(array)
     buffer = packed(array) if dtype in HALF_BYTES else array.view(f"u{array.itemsize}")
     return OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, element_type(dtype))
+
+
+def aligned(shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
+    """An array of this shape, in memory that is aligned as ONNX Runtime's own; not filled."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    begin = -int(raw.__array_interface__["data"][0]) % ALIGNMENT
+    made: Array = raw[begin : begin + size].view(kind).reshape(tuple(shape))
+    return made
+
+
+def aligned_copy(array: Array) -> Array:
+    """The same values in aligned memory."""
+    copy = aligned(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def to_array(value: Any, dtype: str) -> Array:

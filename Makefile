@@ -17,8 +17,10 @@ OPENVINO := .venv-openvino/.ready
 GPU := .venv-gpu/.ready
 PEERS := .venv-bench/.ready
 UV := .venv-lock/$(UV_VERSION)/bin/uv
-# Modules are compiled when they are first imported, which most are never.
+# Modules are compiled when they are first imported, which most are never. What comes of it is kept,
+# whatever else is set: without it each of the many processes that tests start compiles a thousand.
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS)
 
 .DEFAULT_GOAL := help

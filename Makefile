@@ -25,7 +25,7 @@ PIP_INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test torch openvino gpu nightly lint format bench peers lock clean
+.PHONY: help demo test torch openvino gpu gpu-simulated gpu-compiled nightly lint format bench peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,8 +42,12 @@ openvino: $(OPENVINO) ## make .venv-openvino, with a second provider, for the te
 
 torch: $(TORCH) ## install the CPU build of torch beside the lock, for the tests of its runner
 
-gpu: $(GPU) ## kernels of the GPU, without one: compiled, and run in Numba's simulator
+gpu: gpu-simulated gpu-compiled ## kernels of the GPU, without one: compiled, and simulated
+
+gpu-simulated: $(GPU)
 	NUMBA_ENABLE_CUDASIM=1 PYTHONPATH=engine .venv-gpu/bin/python -m pytest tests/gpu/simulated
+
+gpu-compiled: $(GPU)
 	PYTHONPATH=engine .venv-gpu/bin/python -m pytest tests/gpu/compiled
 
 nightly: $(READY) ## fuzz the readers of packs, models and sources; what is found stays in .fuzz

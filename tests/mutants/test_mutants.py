@@ -93,7 +93,7 @@ def _run(job: dict[str, object], folder: Path) -> list[dict[str, object]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import models
 from tests.frontends.command import COMMAND, environment
 from tests.packs import write_pack
 
@@ -157,6 +158,57 @@ def test_two_quick_ones_at_the_start_leave_no_traceback(tmp_path: Path, delay: f
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "interrupted; no verdict\n")
     assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
+
+
+COLD = """\
+golden = "golden.arrow"
+[runners]
+ref = { model = "ref.onnx", batch_size = 64 }
+cand = { model = "cand.onnx", batch_size = 64 }
+[[stages]]
+reference = "ref"
+candidate = "cand"
+outputs.y = { atol = 1e-3, rtol = 1e-3 }
+"""
+
+
+@pytest.mark.slow
+def test_control_c_does_not_wait_for_kernels(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(2_000, 8)).astype(np.float32)
+    write_pack(tmp_path / "golden.arrow", np.arange(2_000), {"x": x})
+    for name, factor in (("ref", 1.0), ("cand", 1.0001)):
+        models.scale_model(tmp_path / f"{name}.onnx", factor, 8)
+    (tmp_path / "plan.toml").write_text(COLD)
+    kernels = tmp_path / "kernels"
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*COMMAND, "run", "plan.toml", "--json"],
+            cwd=tmp_path,
+            env=environment(NUMBA_CACHE_DIR=str(kernels)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    took = []
+    for delay in (0.1, 0.6):  # from when the first kernel is compiled, or just before
+        process = start()
+        wait_for(tmp_path / "runs", "*.partial", process)
+        time.sleep(delay)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        took.append(time.monotonic() - began)
+        assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted; no verdict")
+        assert "Traceback" not in err
+        assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"
+        assert not list(kernels.rglob(".*"))
+    out, _ = (process := start()).communicate(timeout=120)
+    assert process.returncode == 0
+    assert max(took) < json.loads(out)["timing"]["compiling_s"] / 2
+    out, _ = start().communicate(timeout=120)
+    assert json.loads(out)["timing"]["compiling_s"] == 0.0
 
 
 START = """\

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,7 @@ import pytest
 from paritygate.kernels import _cache, coverage
 from paritygate.kernels._cache import KernelCache, cache_folder
 from paritygate.kernels._jit import jit
-from paritygate.kernels.compiling import compiled_for
+from paritygate.kernels.compiling import Stopped, compiled_for, until
 
 SIGNATURES = (np.float32, np.float64)
 
@@ -79,6 +80,20 @@ def test_a_file_that_is_not_what_was_written_is_made_anew(folder, how):
     again = fresh()
     spans(again, np.float32)
     assert hits(again) == 1
+
+
+@pytest.mark.slow
+def test_a_thread_that_was_stopped_compiles_no_further_kernel(folder):
+    kernel, stop = fresh(), threading.Event()
+    with until(stop):
+        assert spans(kernel, np.float32) == (1.0, 3.0)
+        stop.set()
+        for known in (kernel, fresh()):
+            assert spans(known, np.float32) == (1.0, 3.0)
+        with pytest.raises(Stopped):
+            spans(kernel, np.float64)
+        with ThreadPoolExecutor(1) as pool:  # of which no thread is stopped
+            assert pool.submit(spans, kernel, np.float64).result() == (1.0, 3.0)
 
 
 @pytest.mark.slow

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.pipeline.test_record import plan_of
 
 import paritygate
 from paritygate.core.errors import Interrupted
@@ -63,3 +67,52 @@ def test_the_first_one_waits_for_the_batch_that_is_running(tmp_path: Path) -> No
         paritygate.verify(ref, cand, {"x": X}, atol=0.0, rtol=0.0, out=tmp_path / "runs")
     assert ended.is_set()
     assert not (tmp_path / "runs").exists()
+
+
+COLD = """
+import json, os, signal, sys, threading, time
+import paritygate
+from paritygate.core.errors import Interrupted
+from paritygate.core.events import Prepared
+
+interrupted = []
+
+def interrupt():
+    interrupted.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+
+def observe(event):
+    if isinstance(event, Prepared) and not interrupted:
+        threading.Timer(0.3, interrupt).start()
+
+def run():
+    return paritygate.run(json.loads(sys.argv[1]), out=None, observer=observe)
+
+try:
+    run()
+except Interrupted:
+    took = time.monotonic() - interrupted[0]
+left = [t for t in threading.enumerate() if t.name.startswith("paritygate-")]
+result = run()
+print(json.dumps([took, len(left), result.verdict, result.summary["timing"]["compiling_s"]]))
+for thread in left:
+    thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_does_not_wait_for_kernels_and_the_next_run_compiles_them(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COLD, json.dumps(plan_of(tmp_path))],
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    took, left, verdict, seconds = json.loads(done.stdout)
+    assert verdict == "release"
+    assert left  # of which the first compiles, and nobody waits for it
+    assert took < seconds / 2
+    assert not list(tmp_path.rglob(".*"))

@@ -70,9 +70,15 @@ class StageComparer:
         for rule in self._rules.get(output, ()):
             self.decision_comparer(rule, tolerance, ref[0], cand[0], ref[1])
 
-    def warm_up(self) -> None:
-        """Load or compile what compares clean samples of the outputs that are bound by now."""
+    def warm_up(self, stop: threading.Event) -> None:
+        """Load or compile what compares clean samples of the outputs that are bound by now.
+
+        Args:
+            stop: ends it before the next output.
+        """
         for comparer in self.comparers:
+            if stop.is_set():
+                return
             if comparer.takes_device:
                 continue  # it was tried out when it was made
             if isinstance(comparer, ElementComparer) and comparer.width <= _WARM_ELEMENTS:

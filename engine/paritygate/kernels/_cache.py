@@ -26,7 +26,7 @@ from numba.core import config as numba_config
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from paritygate.kernels import second
+from paritygate.kernels import compiling, second
 from paritygate.kernels.linked import make_cells, needs_of
 
 config: Any = numba_config  # its attributes are made at run time
@@ -37,7 +37,10 @@ WRITING = threading.Lock()  # held while a file is made, which whoever ends the 
 
 
 class KernelCache:
-    """What Numba asks for the code of one function, and gives it to; nothing here ever raises."""
+    """What Numba asks for the code of one function, and gives it to.
+
+    Nothing here raises, but in place of code that is to be compiled on a thread that was stopped.
+    """
 
     def __init__(self, function: Callable[..., Any], *, is_inner: bool = False) -> None:
         """The code of a function; `is_inner`: of the version that only kernels can call."""
@@ -56,9 +59,14 @@ class KernelCache:
         return str(cache_folder())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The function compiled for a signature; None: there is none."""
+        """The function compiled for a signature; None: there is none.
+
+        Raises:
+            Stopped: there is none, and this thread is to compile no more.
+        """
         found = self._load(sig, target_context)
         if found is None:
+            compiling.check()
             with suppress(*_NOWHERE):
                 second.missing(cache_folder())
         return found

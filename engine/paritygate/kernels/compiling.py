@@ -1,4 +1,7 @@
-"""How long kernels have been compiled in this process: what a first run on a machine waits for."""
+"""How long kernels have been compiled in this process: what a first run on a machine waits for.
+
+And how a thread is kept from compiling more of them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,34 @@ from typing import Any
 from numba.core import event
 
 _PACKAGE = __name__.rpartition(".")[0]
+
+
+class Stopped(BaseException):
+    """Raised in place of the next kernel; no `Exception`, of which Numba would make its own."""
+
+
+_until = threading.local()
+
+
+@contextmanager
+def until(stop: threading.Event) -> Iterator[None]:
+    """Have this thread compile no further kernel once it is stopped, but raise `Stopped`."""
+    _until.stop = stop
+    try:
+        yield
+    finally:
+        _until.stop = None
+
+
+def check() -> None:
+    """Ask before a kernel is compiled.
+
+    Raises:
+        Stopped: this thread has been stopped.
+    """
+    stop = getattr(_until, "stop", None)
+    if stop is not None and stop.is_set():
+        raise Stopped("stopped before a kernel was compiled")
 
 
 @dataclass

@@ -20,7 +20,7 @@ from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import Interrupted
 from paritygate.core.events import Compiling, Observer, Progress
 from paritygate.core.tensors import Block
-from paritygate.kernels.compiling import compiled_for
+from paritygate.kernels.compiling import compiled_for, until
 from paritygate.pipeline.lane import Lane, Shared
 from paritygate.pipeline.letting_go import LettingGo
 from paritygate.pipeline.results import Results
@@ -71,8 +71,9 @@ def drive(
         observer: given a `Progress` about ten times a second.
 
     Raises:
-        Interrupted: on KeyboardInterrupt, once the batches that are running have ended; on a
-            further one at once, with the threads left to end by themselves.
+        Interrupted: on KeyboardInterrupt, once the batches that are running have ended, or the
+            kernel that is compiled for them; at once before the first of them; on a further one at
+            once. Threads that aren't waited for end by themselves.
     """
     work = _Threads(prepared, blocks, threads, Hints(dict(hints)))
     try:
@@ -80,6 +81,7 @@ def drive(
         tally = _collect(work, prepared, blocks, sink, observer)
         return work.driven(tally)
     except KeyboardInterrupt:
+        work.is_interrupted = True
         raise Interrupted("interrupted; no verdict") from None
     finally:
         work.end()
@@ -172,6 +174,7 @@ class _Threads:
     ) -> None:
         threads, own = chosen.most, prepared.reads_runs
         self.hints = hints
+        self.is_interrupted = False
         self._prepared = prepared
         self._blocks = blocks
         self._stop = threading.Event()
@@ -197,6 +200,7 @@ class _Threads:
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
             for name, body in (*reading, *((f"paritygate-{i}", working) for i in range(threads)))
         ]
+        self._cold = set(self._threads[len(reading) :])  # that wait for kernels, and touch nothing
 
     def start(self) -> None:
         """Start all threads."""
@@ -219,7 +223,7 @@ class _Threads:
         self._permits.release()
 
     def end(self) -> None:
-        """Stop and join all threads.
+        """Stop and join all threads; after an interrupt not those that wait for kernels.
 
         Raises:
             Interrupted: an interrupt arrived; what still runs isn't waited for, and its sessions
@@ -229,7 +233,7 @@ class _Threads:
             self._stop.set()
             self._second.end()
             for thread in self._threads:
-                while thread.is_alive():
+                while thread.is_alive() and not (self.is_interrupted and thread in self._cold):
                     self._permits.release()
                     thread.join(timeout=0.05)
         except KeyboardInterrupt:
@@ -240,7 +244,8 @@ class _Threads:
 
     def _guard(self, body: Callable[[], None]) -> None:
         try:
-            body()
+            with until(self._stop):
+                body()
         except BaseException as e:  # handed to the caller, who raises it
             if not self._stop.is_set():
                 self.results.fail(_as_fault(e))
@@ -262,18 +267,25 @@ class _Threads:
             except queue.Full:
                 continue
 
-    def _warm_up(self) -> None:
-        """Let one thread load the kernels; the others wait, as they would for the first block."""
+    def _warm_up(self) -> bool:
+        """Let one thread load the kernels; the others wait, as they would for the first block.
+
+        Returns:
+            Whether there is anything to do then: after a stop nobody may wait for this thread.
+        """
         with self._warming:
-            if not self._warm:
+            if not self._warm and not self._stop.is_set():
                 with self._second.watching():
                     for stage in self._prepared.stages:
-                        stage.warm_up()
+                        stage.warm_up(self._stop)
                 self._warm = time.perf_counter()
+        self._cold.discard(threading.current_thread())  # before it looks whether it was stopped
+        return not self._stop.is_set()
 
     def _work_alone(self) -> None:
         """Read, run and compare one block after the other."""
-        self._warm_up()
+        if not self._warm_up():
+            return
         with Lane(self._prepared, self._shared, self._stop) as lane:
             while (block := self._claim()) is not None:
                 self.results.put(lane.run_block(read_block(self._prepared, block), self.hints))
@@ -285,7 +297,8 @@ class _Threads:
             return None if self._stop.is_set() else next(self._pending, None)
 
     def _work(self) -> None:
-        self._warm_up()
+        if not self._warm_up():
+            return
         with Lane(self._prepared, self._shared, self._stop, self._turns, self._sharing) as lane:
             self._lanes.append(lane)
             for work in (self._work_once, Lane.help):

@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import threading
+from contextlib import nullcontext
 
 LOADS_MODELS = ("run", "compare", "check", "inspect", "record", "replay", "demo")
 PACKS_WITH_MODELS = ("boundary", "check")  # a plan's functions run in these, too
 INTERRUPTED = 130
+_CACHE = "paritygate.kernels._cache"
 
 
 def main() -> None:
@@ -21,7 +23,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = _explain(e)
     if code == INTERRUPTED and threading.active_count() > 1:
-        os._exit(code)  # what those threads run isn't waited for
+        with getattr(sys.modules.get(_CACHE), "WRITING", nullcontext()):  # no file is left half
+            os._exit(code)  # what those threads run isn't waited for
     sys.exit(code)
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -58,20 +59,57 @@ WAIT = """while not list(_cache.cache_folder().glob("scan.scan_floats.inner-*"))
         time.sleep(0.01)"""
 KILL = "process._process and process._process.kill()"
 START = """
-import os, signal, sys
+import os, signal, sys, threading
 from pathlib import Path
 from paritygate.kernels.second import Second
 process = Second([], [], [], cores=2)
-process.missing(Path(sys.argv[1]))
+thread = threading.Thread(target=process.missing, args=(Path(sys.argv[1]),))  # one that ends first
+thread.start()
+thread.join()
 print(process._process.pid, flush=True)
+if len(sys.argv) > 2:
+    sys.stdin.readline()
+    os.kill(process._process.pid, signal.SIGSTOP)
 os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+STOPPED = """
+import threading
+import numpy as np
+from paritygate.comparison.elements import ElementComparer
+from paritygate.core.policy import Tolerance
+from paritygate.kernels import linked
+from paritygate.kernels.compiling import Stopped, until
+
+stop, make = threading.Event(), linked._Links._make
+
+def stopping(*arguments):
+    stop.set()
+    make(*arguments)
+
+def compare():
+    comparer = ElementComparer(Tolerance(1e-3, 0.0), "float32", "float32", (8,), "gate")
+    ref = np.ones((4, 8), np.float32)
+    return comparer.compare(ref, ref, np.arange(4), is_lazy=True)[0].to_json()["samples"]
+
+linked._Links._make = stopping
+try:
+    with until(stop):
+        compare()
+except Stopped:
+    print(compare())
 """
 
 
 def run(code, folder, *args):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ENGINE)}
     return subprocess.Popen(
-        [sys.executable, "-c", code, *args], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code, *args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 
@@ -124,11 +162,35 @@ def test_runs_at_once_and_a_second_process_that_is_killed_change_nothing(tmp_pat
 
 
 @pytest.mark.slow
+def test_a_thread_that_was_stopped_compiles_no_kernel_that_another_one_calls(tmp_path):
+    out, _ = run(STOPPED, tmp_path).communicate(timeout=120)
+    assert out == "4\n"
+
+
+@pytest.mark.slow
 def test_it_ends_with_the_first_process(tmp_path):
     process = run(START, tmp_path, str(tmp_path))
     out, _ = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     wait_until_gone(int(out))
+
+
+@pytest.mark.slow
+def test_it_ends_with_the_first_process_though_it_is_stopped(tmp_path):
+    process = run(START, tmp_path, str(tmp_path), "stop")
+    pid = int(process.stdout.readline())
+    marked = Path(f"/proc/{pid}/oom_score_adj")
+    until = time.monotonic() + GONE_S
+    while marked.read_text() != "1000\n":  # what it does once it has begun
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.communicate("\n", timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    try:
+        wait_until_gone(pid)
+    finally:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

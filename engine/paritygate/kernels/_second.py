@@ -6,11 +6,13 @@ Started as a file, with what `second` sends on standard input.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import pickle
 import queue
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ _LENGTH_BYTES = 4
 _LOOK_EVERY_S = 1.0
 _LATER_NICE = 10  # what runs by now goes first
 _CACHE = "paritygate.kernels._cache"
+_PR_SET_PDEATHSIG = 1
 
 Name = tuple[str, str]
 Need = tuple[str, str, Any]
@@ -29,6 +32,7 @@ Step = Callable[[], object]
 
 def main() -> None:
     """Compile until standard input is closed."""
+    _go_on_without_the_first()
     with contextlib.suppress(OSError):  # where memory is short, this process is the one to go
         Path("/proc/self/oom_score_adj").write_text("1000")
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -42,6 +46,17 @@ def main() -> None:
         if (step := work.next()) is not None:
             with contextlib.suppress(Exception):  # the first process meets it, too, and tells it
                 step()
+
+
+def _go_on_without_the_first() -> None:
+    """Where this process is stopped while the first one ends, it goes on, and so ends, too.
+
+    It is sent the signal whenever a thread ends that it belongs to, of which that to the process is
+    the last one: a signal that ends it would come too early, this one changes nothing where nobody
+    has stopped it.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _nothing() -> None:

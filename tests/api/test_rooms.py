@@ -51,6 +51,44 @@ def test_a_comparison_of_arrow_files_imports_no_runtime_no_pandas_and_no_parquet
     assert json.loads(done.stdout) == []
 
 
+HELD = """
+import json, sys
+import paritygate
+ref, cand, out = sys.argv[1:]
+kept = {"golden": ref, "inputs": {"x": {"range": [0.0, 4.5]}}, "slices": ["of"]}
+kept["runners"] = {"ref": {"kind": "recorded"}, "cand": {"kind": "recorded", "path": cand}}
+kept["stages"] = [{"reference": "ref", "candidate": "cand", "default": {"atol": 0.0, "rtol": 0.0}}]
+kept["decisions"] = {"class": {"output": "y", "argmax": True}}
+run = paritygate.run(kept, out=out)
+sample = json.load(open(run.folder / "summary.json"))["stages"][0]["samples"]
+paritygate.explain(run.folder, json.loads(sys.stdin.read()))
+again = paritygate.replay(run.folder, out=out)
+print(json.dumps([run.verdict, sample["failed"], sample["rejected"], again.verdict]))
+print(json.dumps([name for name in ("onnx", "onnxruntime", "pandas") if name in sys.modules]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ids", [[1, 2, 3], ["a", "b", "c"]])
+def test_what_is_held_explained_and_replayed_imports_no_runtime_and_no_pandas(
+    tmp_path: Path, ids: list[object]
+) -> None:
+    pytest.importorskip("pandas")
+    y = np.arange(6, dtype=np.float32).reshape(3, 2)
+    slices = {"of": ["p", None, "q"]}
+    packs = [
+        write_pack(
+            tmp_path / f"{name}.arrow", ids, {"x": y}, {"y": out, "is": out > 2}, slices=slices
+        )
+        for name, out in (("a", y), ("b", -y))
+    ]
+    command = [sys.executable, "-c", HELD, *map(str, packs), str(tmp_path)]
+    asked = json.dumps(ids[1])
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert told == [["hold", 2, 1, "hold"], []]
+
+
 CALL = """
 import json, sys
 import paritygate

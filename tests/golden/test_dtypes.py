@@ -15,7 +15,7 @@ from tests.golden.test_pack import lies_in
 from tests.packs import TensorType, write_pack
 
 from paritygate.core.errors import GoldenError
-from paritygate.golden.dtypes import array_of, elements_in
+from paritygate.golden.dtypes import array_of, column_of, elements_in
 from paritygate.golden.pack import open_pack
 from paritygate.golden.write import PackWriter, tensor_batch
 
@@ -242,3 +242,53 @@ def test_numbers_of_the_other_byte_order_are_written_in_ours() -> None:
     numbers = np.arange(3, dtype=np.float32)
     array = array_of(numbers.astype(numbers.dtype.newbyteorder()))
     assert np.array_equal(elements_in(array, "float32"), numbers)
+
+
+_VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**65), 2**65),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.text(max_size=3) | st.none(), max_size=3),
+    st.tuples(st.text(max_size=2)),
+    st.just(np.str_("x")),
+    st.just("\ud800"),  # no text that can be written
+)
+_ALIKE = st.one_of(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=20),
+    st.lists(st.none() | st.floats(), max_size=20),
+    st.lists(st.none() | st.text(max_size=3), max_size=20),
+    st.lists(st.lists(st.none() | st.text(max_size=3), max_size=3), max_size=20),
+    st.lists(_VALUES, max_size=4),
+)
+_KINDS = [
+    pa.int64(),
+    pa.float64(),
+    pa.string(),
+    pa.list_(pa.string()),
+    pa.bool_(),
+    pa.int32(),
+    pa.large_string(),
+]
+
+
+@given(values=_ALIKE, kind=st.sampled_from(_KINDS))
+def test_columns_of_python_values_are_what_arrow_makes_of_them(
+    values: list[object], kind: pa.DataType
+) -> None:
+    found: list[object] = []
+    for make in (column_of, pa.array):
+        try:
+            found.append(make(values, kind))
+        except (pa.ArrowException, UnicodeError, OverflowError, TypeError) as e:
+            found.append(type(e))
+    ours, arrow = found
+    if not isinstance(arrow, pa.Array):
+        assert ours == arrow
+        return
+    assert isinstance(ours, pa.Array)
+    ours.validate(full=True)
+    assert ours.type == arrow.type == kind
+    assert ours.null_count == arrow.null_count
+    assert repr(ours.to_pylist()) == repr(arrow.to_pylist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,61 @@ def array_of(values: Array) -> pa.Array[Any]:
         return pa.array(stored, kind)
     data: Any = np.packbits(stored, bitorder="little") if kind == pa.bool_() else stored
     return pa.Array.from_buffers(kind, len(stored), [None, pa.py_buffer(data)])
+
+
+_PYTHON: dict[pa.DataType, tuple[type, np.dtype[Any]]] = {
+    pa.int64(): (int, np.dtype(np.int64)),
+    pa.float64(): (float, np.dtype(np.float64)),
+}
+
+
+def column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array[Any]:
+    """Python's values as an Arrow array; None is null.
+
+    Arrow's own `array` imports pandas where it is installed: it makes what isn't just whole
+    numbers, floats, texts or lists of texts.
+    """
+    if kind == pa.list_(pa.string()) and all(type(v) in (list, tuple) for v in values):
+        lists: Any = values
+        texts = column_of([text for value in lists for text in value], pa.string())
+        make: Any = pa.ListArray.from_arrays
+        made: pa.Array[Any] = make(array_of(_ends(lists)), texts)
+        return made
+    there = [value for value in values if value is not None]
+    content: list[Any] | None = None
+    if kind == pa.string() and all(type(value) is str for value in there):
+        content = _texts(values)
+    elif kind in _PYTHON and all(type(value) is _PYTHON[kind][0] for value in there):
+        content = _numbers(values, *_PYTHON[kind])
+    if content is None:
+        return pa.array(values, kind)
+    buffers: Any = [_validity(values), *map(pa.py_buffer, content)]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def _texts(values: Sequence[Any]) -> list[Any] | None:
+    """Offsets and bytes of texts; None: they are too long for one array."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    is_short = sum(map(len, encoded)) <= np.iinfo(np.int32).max
+    return [_ends(encoded), b"".join(encoded)] if is_short else None
+
+
+def _numbers(values: Sequence[Any], own: type, dtype: np.dtype[Any]) -> list[Any] | None:
+    """Values of numbers; None: one doesn't fit."""
+    with suppress(OverflowError):
+        return [np.array([own() if value is None else value for value in values], dtype)]
+    return None
+
+
+def _ends(values: Sequence[Any]) -> npt.NDArray[np.int32]:
+    return np.cumsum([0, *map(len, values)]).astype(np.int32)
+
+
+def _validity(values: Sequence[object]) -> pa.Buffer | None:
+    """Which values there are; None: all."""
+    is_there = [value is not None for value in values]
+    packed: Any = np.packbits(np.array(is_there, np.bool_), bitorder="little")
+    return None if all(is_there) else pa.py_buffer(packed)
 
 
 def stored_elements(values: Array) -> Array:

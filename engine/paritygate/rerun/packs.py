@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paritygate.core.errors import ReplayError
+from paritygate.golden.dtypes import column_of
 from paritygate.golden.write import PackWriter
 from paritygate.runfolder.files import read_columns
 from paritygate.runfolder.reading import FailedSample
@@ -63,7 +64,7 @@ def _take(samples: Sequence[FailedSample], pick: Callable[[str], bool]) -> pa.Ta
     parts = []
     for path in dict.fromkeys(s.place[0] for s in samples if s.place is not None):
         places = [s.place[1] for s in samples if s.place is not None and s.place[0] == path]
-        parts.append(read_columns(path, pick).take(pa.array(places, pa.int64())))
+        parts.append(read_columns(path, pick).take(column_of(places, pa.int64())))
     return pa.concat_tables(parts)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from paritygate.core.errors import GoldenError
 from paritygate.core.text import clean
+from paritygate.golden.dtypes import column_of
 from paritygate.golden.formats import open_file
 from paritygate.golden.source import reading
 from paritygate.runfolder.shards import SHARD_VERSION
@@ -78,7 +79,8 @@ def rows_of(table: pa.Table, sample_id: SampleId) -> list[tuple[int, dict[str, A
         return []
     import pyarrow.compute as pc
 
-    mask: Any = pc.equal(column, pa.scalar(sample_id, column.type))
+    wanted: Any = column_of([sample_id], column.type)[0]
+    mask: Any = pc.equal(column, wanted)
     places: Sequence[int] = pc.indices_nonzero(mask).to_pylist()
     return [(at, table.slice(at, 1).to_pylist()[0]) for at in places]
 

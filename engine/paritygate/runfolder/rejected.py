@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from paritygate.core.violation import Violation
+from paritygate.golden.dtypes import column_of
 from paritygate.runfolder.shards import LateWriter
 
 _INT, _FLOAT, _TEXT = pa.int64(), pa.float64(), pa.string()
@@ -91,7 +92,7 @@ class RejectedShard(LateWriter):
         """
         schema = self._schema
         more = [
-            pa.array([values[name] for values in extra], schema.field(at).type)
+            column_of([values[name] for values in extra], schema.field(at).type)
             for at, name in enumerate(self._extra)
         ]
         found = _found(rows, schema.field("sample_id").type)
@@ -110,8 +111,8 @@ def _found(rows: Sequence[Row], id_type: pa.DataType) -> list[pa.Array[Any]]:
     for name in ("value", "low", "high"):
         columns[name] = [_as_float(value) for value in columns[name]]
     return [
-        pa.array(list(ids), id_type),
-        *(pa.array(columns[name], kind) for name, kind in _FOUND.items()),
+        column_of(ids, id_type),
+        *(column_of(columns[name], kind) for name, kind in _FOUND.items()),
     ]
 
 

@@ -18,7 +18,7 @@ from paritygate.comparison.rows import FailedRows
 from paritygate.core.dtypes import dtype_name, zeros
 from paritygate.core.tensors import Array
 from paritygate.core.verdict import rule_names
-from paritygate.golden.dtypes import tensor_field
+from paritygate.golden.dtypes import array_of, column_of, tensor_field
 from paritygate.golden.write import PackWriter, tensor_array
 from paritygate.golden.write_varying import varying_array, varying_field
 
@@ -136,9 +136,9 @@ def _batch(
     for name, kind in extra.items():
         is_taken = name in own or name in shapes
         values = [_python(row[name]) for row in more]
-        arrays[f"pack.{name}" if is_taken else name] = pa.array(values, kind)
+        arrays[f"pack.{name}" if is_taken else name] = column_of(values, kind)
     for name, kind in own.items():
-        arrays[name] = pa.array([_python(row.values.get(name)) for row in rows], kind)
+        arrays[name] = column_of([_python(row.values.get(name)) for row in rows], kind)
     for name, (dtype, shape) in shapes.items():
         if name.startswith("in."):
             tensors = [given.get(name[3:]) for given in inputs]
@@ -181,7 +181,7 @@ def _tensors(
     if not any(absent):
         return column
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-    taken = pa.array([None if gone else i for i, gone in enumerate(absent)], pa.int64())
+    taken = column_of([None if gone else i for i, gone in enumerate(absent)], pa.int64())
     storage = storage.take(taken)
     if isinstance(column, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(column.type, storage)
@@ -252,11 +252,11 @@ class IdsWriter(LateWriter):
             return
         names = {int(bits): rule_names(int(bits)) for bits in np.unique(failed.rules)}
         arrays = [
-            pa.array(failed.ids.tolist(), self._schema.field("sample_id").type),
-            pa.array(failed.ordinals),
-            pa.array([names[b] for b in failed.rules.tolist()], pa.list_(_TEXT)),
+            column_of(failed.ids.tolist(), self._schema.field("sample_id").type),
+            array_of(failed.ordinals),
+            column_of([names[b] for b in failed.rules.tolist()], pa.list_(_TEXT)),
         ]
         for name in self._decisions:
             ref, cand = failed.decisions.get(name, ([None] * count, [None] * count))
-            arrays += [pa.array(ref, _TEXT), pa.array(cand, _TEXT)]
+            arrays += [column_of(ref, _TEXT), column_of(cand, _TEXT)]
         self.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))

@@ -166,9 +166,15 @@ def run_seconds(plan: Mapping[str, Any], threads: int) -> tuple[float, RunResult
 
 
 def in_turn(
-    scale: Scale, works: Mapping[str, Callable[[], float]], *, is_warm: bool = False
+    scale: Scale,
+    works: Mapping[str, Callable[[], float]],
+    *,
+    is_warm: bool = False,
+    times: int = 1,
 ) -> dict[str, list[float]]:
     """Let each work measure itself once a round; every other round goes backwards.
+
+    There are `times` as many rounds as elsewhere, for what differs much between them.
 
     One round goes before that isn't counted, so that caches, kernels and sessions are warm, unless
     they are.
@@ -176,7 +182,7 @@ def in_turn(
     found: dict[str, list[float]] = {name: [] for name in works}
     for work in () if scale.quick or is_warm else works.values():
         work()
-    for number in range(scale.rounds):
+    for number in range(scale.rounds if scale.quick else times * scale.rounds):
         for name in list(works)[:: 1 if number % 2 == 0 else -1]:
             found[name].append(works[name]())
     return found

@@ -25,6 +25,7 @@ from paritygate.pipeline import drive
 from paritygate.pipeline.batches import Batches, Cut
 from paritygate.pipeline.execute import Options, Outcome, execute
 from paritygate.pipeline.gather import Gather
+from paritygate.pipeline.lane import Lane
 from paritygate.pipeline.sharing import (
     Pace,
     SharedBatches,
@@ -568,3 +569,35 @@ def test_progress_counts_batches_of_blocks_that_are_running(
     assert samples == sorted(samples)
     assert samples[-1] == seen[-1].total == 60
     assert len({n for n in samples if 0 < n < 60}) > 1  # though there is one block only
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_batches_that_are_filled_are_counted_and_shared_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    write(tmp_path, 700)
+    models.scale_model(tmp_path / "ref.onnx", 2.0)
+    models.scale_model(tmp_path / "cand.onnx", 2.0)
+    runners = {
+        n: {"model": str(tmp_path / f"{n}.onnx"), "batch_size": 8, "kind": "onnxruntime"}
+        for n in ("ref", "cand")
+    }
+    shared_at_last: list[bool] = []
+    claim = SharedBatches.claim
+
+    def noted(self: SharedBatches, most: int = 1, *, is_helped: bool = True) -> range:
+        shared_at_last.append(is_helped)
+        return claim(self, most, is_helped=is_helped)
+
+    monkeypatch.setattr(SharedBatches, "claim", noted)
+    lanes: list[Lane] = []
+    leave = Lane.__exit__
+
+    def left(self: Lane, *exc: object) -> None:
+        lanes.append(self)
+        leave(self, *exc)
+
+    monkeypatch.setattr(Lane, "__exit__", left)
+    run(tmp_path, runners, threads)
+    assert shared_at_last[-1] == (threads > 1)
+    assert sum(lane.answered for lane in lanes) == 700

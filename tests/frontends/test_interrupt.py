@@ -211,6 +211,30 @@ def test_control_c_does_not_wait_for_kernels(tmp_path: Path) -> None:
     assert json.loads(out)["timing"]["compiling_s"] == 0.0
 
 
+AT_ONCE = """\
+import os, signal, sys
+from paritygate_frontends.cli.main import main
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.argv = ["paritygate", "run", "plan.toml", "--json"]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_one_that_arrives_while_the_child_begins_is_told(tmp_path: Path) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", AT_ONCE],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (process.returncode, process.stderr) == (130, "interrupted; no verdict\n")
+    assert json.loads(process.stdout)["reasons"][0]["code"] == "run.interrupted"
+
+
 START = """\
 import sys
 print("ready", flush=True)

@@ -133,6 +133,9 @@ def supervise(work: Callable[[], int], args: Sequence[str]) -> int:
 def _work_and_tell(work: Callable[[], int], mask: Iterable[int]) -> int:
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    except KeyboardInterrupt:  # it waited for this; nothing has been said
+        os._exit(Interrupted.exit_code)
+    try:
         code = work()
     except KeyboardInterrupt:  # in the middle of its last words
         code = Interrupted.exit_code

@@ -45,6 +45,16 @@ class _Collecting:
         return _Worst.over(self.judged.details, self.picked)
 
     @cached_property
+    def raised(self) -> dict[int, list[str]]:
+        """Samples without an answer -> why, by side."""
+        found: dict[int, list[str]] = {}
+        for side in (self.judged.ref, self.judged.cand):
+            for failure in side.failures:
+                for row in failure.rows.tolist():
+                    found.setdefault(row, []).append(failure.text)
+        return found
+
+    @cached_property
     def told(self) -> dict[str, Told]:
         """What was decided of the failing samples."""
         return {name: d.told(self.picked) for name, d in self.judged.decided.items()}
@@ -188,9 +198,7 @@ class _Collecting:
         """What was raised, or how a process ended; the reference's text first."""
         if self.judged.both[i]:
             return None
-        sides = (self.judged.ref, self.judged.cand)
-        texts = [f.text for side in sides for f in side.failures if i in f.rows]
-        return "; ".join(texts) or None
+        return "; ".join(self.raised.get(i, ())) or None
 
     def _batch(self, i: int) -> dict[str, object]:
         """Batch of the pack and position in it: the candidate's, or the reference's."""

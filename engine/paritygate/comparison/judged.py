@@ -76,11 +76,8 @@ class Judged:
     def _mark_unanswered(self, name: str, side: Side, other: Side) -> None:
         """Samples that a runner gave no answer for; where the other did, the two disagree."""
         left = ~side.answered & ~side.missing
-        for failure in side.failures:
-            mask = np.zeros_like(left)
-            mask[failure.rows] = True
+        for rule, mask in _by_rule(side).items():
             left &= ~mask
-            rule = failure.rule
             if rule == "runner.disagreement":
                 self._mark(rule, name, mask & other.answered)
                 rule, mask = "runner.error", mask & ~other.answered
@@ -310,6 +307,18 @@ def _constancy_of(group: Group) -> Constancy:
         return Constancy.varied(group.samples)
     group = group.on_host()
     return Constancy.of(group.ref, group.cand)
+
+
+def _by_rule(side: Side) -> dict[str, Mask]:
+    """Samples without an answer by the rule of why; each batch can have failed by itself."""
+    rows: dict[str, list[Ints]] = {}
+    for failure in side.failures:
+        rows.setdefault(failure.rule, []).append(failure.rows)
+    found = {}
+    for rule, parts in rows.items():
+        found[rule] = np.zeros_like(side.answered)
+        found[rule][np.concatenate(parts)] = True
+    return found
 
 
 def _layout_of(tensor: Tensor) -> str:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from onnx import helper
 from tests import models
@@ -415,7 +416,14 @@ def test_who_may_share() -> None:
     assert most_threads({"b": runner(limits=Limits((5,), False))}, blocks) == 2
 
 
-def run(folder: Path, runners: dict[str, Any], threads: int, **more: Any) -> Outcome:
+def run(
+    folder: Path,
+    runners: dict[str, Any],
+    threads: int,
+    *,
+    keep_outputs: bool = False,
+    **more: Any,
+) -> Outcome:
     plan = {
         "golden": str(folder / "g.arrow"),
         "dims": {"batch": {"sizes": [8], "check_samples": 0}},
@@ -430,7 +438,8 @@ def run(folder: Path, runners: dict[str, Any], threads: int, **more: Any) -> Out
         ],
         **more,
     }
-    return execute(load_plan(plan), Options(threads=threads, out=folder / "runs"))
+    options = Options(threads=threads, out=folder / "runs", keep_outputs=keep_outputs)
+    return execute(load_plan(plan), options)
 
 
 def write(folder: Path, samples: int) -> None:
@@ -601,3 +610,33 @@ def test_batches_that_are_filled_are_counted_and_shared_at_last(
     run(tmp_path, runners, threads)
     assert shared_at_last[-1] == (threads > 1)
     assert sum(lane.answered for lane in lanes) == 700
+
+
+def test_where_a_file_has_its_samples_changes_no_answer(tmp_path: Path) -> None:
+    """A few bytes more in the head of an Arrow file move all that follows."""
+    x = np.random.default_rng(9).standard_normal((512, 5)).astype(np.float32)
+    dims = (models.FLOAT, ["batch", 5])
+    mean = helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=0)
+    for name in ("ref", "cand"):
+        models.save_model(
+            tmp_path / f"{name}.onnx", [mean], {"x": dims}, {"y": (models.FLOAT, ["batch"])}
+        )
+    runners = {
+        n: {"model": str(tmp_path / f"{n}.onnx"), "batch_size": 8, "kind": "onnxruntime"}
+        for n in ("ref", "cand")
+    }
+    found = []
+    for more in range(3):
+        write_pack(tmp_path / "g.arrow", np.arange(512), {"x": x}, rows_per_batch=512)
+        with pa.memory_map(str(tmp_path / "g.arrow")) as source:
+            table = pa.ipc.open_file(source).read_all()
+        noted = {**(table.schema.metadata or {}), b"note": b"." * 8 * more}
+        table = table.replace_schema_metadata(noted)
+        with pa.ipc.new_file(tmp_path / "moved.arrow", table.schema) as sink:
+            sink.write_table(table)
+        (tmp_path / "moved.arrow").replace(tmp_path / "g.arrow")
+        outcome = run(tmp_path, runners, 1, keep_outputs=True)
+        assert outcome.folder is not None
+        kept = pa.ipc.open_file(outcome.folder / "outputs" / "ref.arrow").read_all()
+        found.append(kept["out.y"].to_numpy().tobytes())
+    assert found[0] == found[1] == found[2]

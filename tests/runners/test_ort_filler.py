@@ -135,6 +135,59 @@ def test_answers_depend_on_no_place_in_memory(tmp_path: Path, width: int) -> Non
         assert room["y"].tobytes() == wanted.tobytes()
 
 
+def at_offset(values: np.ndarray, offset: int) -> np.ndarray:
+    """A read-only copy, so many bytes after an aligned address."""
+    raw = np.empty(values.nbytes + 128, np.uint8)
+    begin = -address(raw) % 64 + offset
+    moved = raw[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
+    moved[...] = values
+    moved.flags.writeable = False
+    return moved
+
+
+@pytest.mark.parametrize("width", [5, 8])
+@pytest.mark.parametrize("has_text", [False, True])
+def test_answers_depend_on_no_place_of_inputs(tmp_path: Path, width: int, has_text: bool) -> None:
+    """ONNX Runtime adds up in another order where what it reads isn't aligned."""
+    texts = {"t": (TensorProto.STRING, ["batch", 1])} if has_text else {}
+    models.save_model(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("ReduceMean", ["x"], ["y"], axes=[1], keepdims=1),
+            *[helper.make_node("Identity", [name], ["u"]) for name in texts],
+        ],
+        {"x": (models.FLOAT, ["batch", width]), **texts},
+        {"y": (models.FLOAT, ["batch", 1]), **({"u": texts["t"]} if has_text else {})},
+    )
+    x = np.random.default_rng(8).standard_normal((30 * ROWS, width)).astype(np.float32)
+    columns = column("x", "float32", width)
+    more = {}
+    if has_text:
+        columns |= column("t", "string", 1)
+        more = {"t": np.array([["a"]] * ROWS, object)}
+    found: list[list[bytes]] = []
+    with load(tmp_path, {"model": "m.onnx"}, columns) as runner:
+        session = runner.session()
+        for offset in range(0, 64, 4):
+            moved = at_offset(x, offset)
+            answers = []
+            for at in range(0, len(x), ROWS):
+                with session.run(make_batch_of(moved[at : at + ROWS], more)) as lease:
+                    answers.append(np.asarray(lease.outputs["y"]).tobytes())
+            found.append(answers)
+            fill = session.filler({"x": moved}, ROWS)
+            assert (fill is None) == has_text
+            if fill is not None:
+                room = {"y": np.full((len(x), 1), 55, np.float32)}
+                assert fill.fill(room, 0, 30, never) == 30
+                assert room["y"].tobytes() == b"".join(answers)
+    assert all(answers == found[0] for answers in found)
+
+
+def make_batch_of(x: np.ndarray, more: dict[str, Any]) -> Any:
+    return testing.make_batch({"x": x, **more})
+
+
 def test_who_is_stopped_fills_as_far_as_it_ran(tmp_path: Path) -> None:
     models.scale_model(tmp_path / "m.onnx", 3.0)
     x = np.ones((12 * ROWS, 4), np.float32)

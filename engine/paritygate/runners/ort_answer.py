@@ -13,7 +13,7 @@ from paritygate.core.errors import RunnerError
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.base import describe_batch
 from paritygate.runners.ort_border import BorderError, Keys, take_apart
-from paritygate.runners.ort_types import BRIDGED, to_array, to_value
+from paritygate.runners.ort_types import BRIDGED, at_rest, to_array, to_value
 from paritygate.runners.ort_wiring import Wiring
 
 
@@ -38,7 +38,7 @@ class Answerer:
         pairs = zip(self._wiring.feeds, arrays, strict=True)
         given = {theirs: array for (_, theirs), array in pairs}
         feeds = {
-            theirs: _feed(np.ascontiguousarray(array))
+            theirs: _feed(at_rest(array))
             for theirs, array in {**self._wiring.fixed, **given}.items()
         }
         if any(self._wiring.forms[ours].dtype in BRIDGED for ours, _ in self._wiring.fetches):
@@ -105,7 +105,7 @@ def fed_arrays(batch: Batch, wiring: Wiring, runner: str) -> list[Array]:
             if array is not None:
                 what = f"input {ours!r} is {array.dtype.str}, not {dtype.str}"
             raise RunnerError(f"{describe_batch(runner, batch)}: {what}")
-        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+        arrays.append(at_rest(array))
     return arrays
 
 

@@ -7,17 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 from paritygate.core.tensors import Array
-from paritygate.runners.ort_types import ALIGNMENT, aligned, to_value
+from paritygate.runners.ort_types import ALIGNMENT, address_of, aligned, to_value
 
 _AT_ONCE = 8  # batches that are bound, run and copied one after the other
 _AT_ONCE_BYTES = 1 << 20  # of their answers
+_GIVEN_BYTES = 8 << 20  # of their inputs
 
 
 class BoundBatches:
     """Bindings for some batches, the answers of which lie one after another.
 
-    The model writes to buffers of its own, and not to the block, since some of its code rounds
-    otherwise where memory isn't aligned; answers must not depend on their place in a block.
+    The model writes to aligned buffers, and not to the block, since some of its code rounds
+    otherwise where memory isn't aligned; answers must not depend on their place in a block. For the
+    same reason inputs that aren't aligned are copied.
 
     Args:
         inference: the session.
@@ -25,6 +27,7 @@ class BoundBatches:
         fetches: of each output our name, its own and the dtype.
         like: our names -> the answer to a batch of these rows.
         rows: of a batch.
+        given: bytes of the inputs of a batch.
     """
 
     def __init__(
@@ -34,12 +37,15 @@ class BoundBatches:
         fetches: Sequence[tuple[str, str, str]],
         like: Mapping[str, Array],
         rows: int,
+        given: int,
     ) -> None:
-        most = _AT_ONCE_BYTES // max(1, sum(array.nbytes for array in like.values()))
+        answered = sum(array.nbytes for array in like.values())
+        most = min(_AT_ONCE_BYTES // max(1, answered), _GIVEN_BYTES // max(1, given))
         self._inference = inference
         self._rows = rows
         self._bindings = [inference.io_binding() for _ in range(max(1, min(most, _AT_ONCE)))]
         self._buffers = {name: _Buffer(array, len(self._bindings)) for name, array in like.items()}
+        self._copies: list[dict[str, Array]] = [{} for _ in self._bindings]
         for number, binding in enumerate(self._bindings):
             for theirs, value in constants.items():
                 binding.bind_ortvalue_input(theirs, value)
@@ -73,12 +79,16 @@ class BoundBatches:
             How many were answered; the one that follows was stopped, or raised.
         """
         rows, done = self._rows, 0
+        placed = [(theirs, array, address_of(array), array.strides[0]) for theirs, array in feeds]
         while done < batches and not is_stopped():
             some = self._bindings[: batches - done]
             at = start + done * rows
-            for binding in some:
-                for theirs, array in feeds:
-                    binding.bind_cpu_input(theirs, array[at : at + rows])
+            for binding, copies in zip(some, self._copies, strict=False):
+                for theirs, array, base, stride in placed:
+                    part = array[at : at + rows]
+                    if (base + at * stride) % ALIGNMENT:
+                        part = _copied(part, copies, theirs)
+                    binding.bind_cpu_input(theirs, part)
                 at += rows
             ran = self._run(some, is_stopped)
             for name, buffer in self._buffers.items():
@@ -97,6 +107,13 @@ class BoundBatches:
                 self._inference.run_with_iobinding(binding)
                 ran += 1
         return ran
+
+
+def _copied(part: Array, copies: dict[str, Array], name: str) -> Array:
+    if name not in copies:
+        copies[name] = aligned(part.shape, part.dtype)
+    copies[name][...] = part
+    return copies[name]
 
 
 class _Buffer:

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name, numpy_dtype
 from paritygate.core.errors import RunnerError, UnusableError
 from paritygate.core.tensors import Array, Batch
@@ -27,7 +25,7 @@ from paritygate.runners.ort_device import DEVICE, tensor_of
 from paritygate.runners.ort_fill import BoundBatches
 from paritygate.runners.ort_probe import BatchProbe
 from paritygate.runners.ort_text import whole_text
-from paritygate.runners.ort_types import BRIDGED, aligned_copy, to_array, to_value
+from paritygate.runners.ort_types import BRIDGED, aligned_copy, at_rest, to_array, to_value
 from paritygate.runners.ort_watch import PlacementWatch
 from paritygate.runners.ort_wiring import Wiring
 
@@ -61,7 +59,7 @@ class OrtSession(RunnerSession):
         self._watch = watch
         self._dtypes = {ours: wiring.forms[ours].dtype for ours, _ in wiring.fetches}
         self._constants = {
-            theirs: to_value(np.ascontiguousarray(array), dtype_name(array.dtype))
+            theirs: to_value(at_rest(array), dtype_name(array.dtype))
             for theirs, array in wiring.fixed.items()
         }
         self._feeds = [
@@ -90,7 +88,8 @@ class OrtSession(RunnerSession):
         if feeds is None or not (self._keeps_buffers and self._probe.is_passed):
             return None
         key = (self._stays(), *((rows, *array.shape[1:]) for _, array in feeds))
-        bound = self._bound.pop(key, None) or self._bind_many(key, rows)
+        given = rows * sum(array.strides[0] for _, array in feeds)
+        bound = self._bound.pop(key, None) or self._bind_many(key, rows, given)
         if bound is None:
             return None
         self._bound[key] = bound  # the last one used comes last
@@ -101,13 +100,13 @@ class OrtSession(RunnerSession):
             return None
         return Filler(answers, partial(bound.fill, feeds))
 
-    def _bind_many(self, key: _Key, rows: int) -> BoundBatches | None:
+    def _bind_many(self, key: _Key, rows: int, given: int) -> BoundBatches | None:
         """Bindings for batches of which one was answered; None: none was, or it can't be filled."""
         free = self._free.get(key)
         if not free or form_of_plain(free[-1].views, rows) is None:
             return None
         fetches = [(ours, theirs, self._dtypes[ours]) for ours, theirs in self._wiring.fetches]
-        return BoundBatches(self._inference, self._constants, fetches, free[-1].views, rows)
+        return BoundBatches(self._inference, self._constants, fetches, free[-1].views, rows, given)
 
     def _bind_constants(self, slot: _Slot) -> None:
         for theirs, value in self._constants.items():

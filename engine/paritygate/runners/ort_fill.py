@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from paritygate.core.tensors import Array
-from paritygate.runners.ort_types import ALIGNMENT, address_of, aligned, to_value
+from paritygate.runners.ort_types import ALIGNMENT, READ_ALIGNMENT, address_of, aligned, to_value
 
 _AT_ONCE = 8  # batches that are bound, run and copied one after the other
 _AT_ONCE_BYTES = 1 << 20  # of their answers
@@ -86,7 +86,7 @@ class BoundBatches:
             for binding, copies in zip(some, self._copies, strict=False):
                 for theirs, array, base, stride in placed:
                     part = array[at : at + rows]
-                    if (base + at * stride) % ALIGNMENT:
+                    if (base + at * stride) % READ_ALIGNMENT:
                         part = _copied(part, copies, theirs)
                     binding.bind_cpu_input(theirs, part)
                 at += rows

@@ -27,7 +27,6 @@ from bench.measure import Row, Scale, in_turn, run_seconds, seconds
 LIMIT = 1.05
 THREADS = 2
 _TRIAL_BATCH = 256
-_LONG_TIMES = 3  # a round's ratio is off by a tenth on a machine that others use too
 LOOP = """
 import sys
 import numpy as np
@@ -62,8 +61,9 @@ class ModelPair:
         limit: of the bare loop, with as many threads; None: what is done once a run is too much of
             it to be limited.
         of_default: of the bare loop whose threads are the runtime's.
-        is_long: neither the runtime's threads nor whole processes are measured, and all else in
-            more rounds.
+        is_long: neither the runtime's threads nor whole processes are measured.
+        times: as many rounds as elsewhere; a round's ratio is off by a tenth on a machine that
+            others use too, and by a third where a batch takes a part of a millisecond.
     """
 
     title: str
@@ -74,6 +74,7 @@ class ModelPair:
     limit: float | None = LIMIT
     of_default: float | None = 1.0
     is_long: bool = False
+    times: int = 1
 
     @property
     def name(self) -> str:
@@ -114,7 +115,7 @@ class ModelPair:
                 "loop process": lambda: seconds(lambda: _python(LOOP, *command)),
                 "run process": lambda: seconds(lambda: _python(RUN, json.dumps(plan))),
             }
-        found = in_turn(scale, works, times=_LONG_TIMES if self.is_long else 1)
+        found = in_turn(scale, works, times=self.times)
         golden.unlink()
         ms = {key: [1e3 * s / batches for s in values] for key, values in found.items()}
         one, unit, labels = "bare loop", "ms/batch", self.labels
@@ -166,9 +167,11 @@ def _save_convnet(side: int, channels: int) -> Callable[[Path, float], Path]:
 
 _SMALL = _save_mlp_of(1.0)
 PAIRS = (
-    ModelPair("two layers on 10 numbers", _save_mlp((10, 64, 1)), (10,), 4096, 1500, 2.0, None),
+    ModelPair(
+        "two layers on 10 numbers", _save_mlp((10, 64, 1)), (10,), 4096, 1500, 2.0, None, times=3
+    ),
     ModelPair("MLP of 1 ms for half a second", _SMALL, (64,), _TRIAL_BATCH, 500, None),
-    ModelPair("MLP of 1 ms", _SMALL, (64,), _TRIAL_BATCH, 2000, is_long=True),
+    ModelPair("MLP of 1 ms", _SMALL, (64,), _TRIAL_BATCH, 2000, is_long=True, times=3),
     ModelPair("MLP of about 3 ms", _save_mlp((64, 896, 896, 10)), (64,), 256, 300),
     ModelPair("convolutions of about 3 ms", _save_convnet(28, 32), (1, 28, 28), 64, 300),
 )

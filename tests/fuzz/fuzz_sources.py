@@ -1,13 +1,17 @@
 """Fuzz what packs are made of, and proofs: any bytes are refused with a sentence, or read.
 
 `python -m tests.fuzz.fuzz_sources TARGET [-runs=N] [-max_total_time=S] FOUND CORPUS`: `TARGET` is
-one of `TARGETS`, the further arguments are those of libFuzzer, see `fuzz_pack`.
+one of `TARGETS`, the further arguments are those of libFuzzer, see `fuzz_pack`. `all` runs one
+target after the other, each in a fork, so that the engine is instrumented once; then the folders
+have one folder a target.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 try:
@@ -23,22 +27,49 @@ else:
 from tests.fuzz.fuzz_pack import LONGEST, damage_at_random
 
 
-def main() -> None:
-    """Run one target until the limits that the arguments set."""
-    target = TARGETS[sys.argv[1]]
-    arguments = [sys.argv[0], *sys.argv[2:]]
+def main() -> int:
+    """Run what the arguments name until the limits that they set; 0: nothing was found."""
+    name, *options, found, corpus = sys.argv[1:]
+    if name != "all":
+        fuzz(name, [*options, found, corpus])
+        return 0
+    return max(
+        [_in_fork(each, [*options, f"{found}/{each}", f"{corpus}/{each}"]) for each in TARGETS]
+    )
+
+
+def fuzz(name: str, arguments: list[str]) -> None:
+    """Run one target; libFuzzer ends the process itself."""
+    target = TARGETS[name]
     with tempfile.TemporaryDirectory() as folder:
 
         def read(content: bytes) -> None:
             target(Path(folder), content)
 
         if atheris is None:
-            damage_at_random(read, arguments[1:])
+            damage_at_random(read, arguments)
             return
         limits = (f"-max_len={LONGEST}", "-timeout=20", "-rss_limit_mb=4096")
-        atheris.Setup([*arguments, *limits], read)
+        atheris.Setup([sys.argv[0], *arguments, *limits], read)
         atheris.Fuzz()
 
 
+def _in_fork(name: str, arguments: list[str]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            fuzz(name, arguments)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(f"{name} ended with {code}", file=sys.stderr, flush=True)
+    return abs(code)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

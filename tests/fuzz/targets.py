@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,11 +84,27 @@ def polygraphy(folder: Path, content: bytes) -> Outcome:
     return outcome(folder, lambda: paritygate.import_pack(folder / "p.arrow", path))
 
 
+@cache
+def _pack_of(samples: int) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        x = np.ones((samples, 2), np.float32)
+        return write_pack(Path(folder) / "p.arrow", range(samples), {"x": x}).read_bytes()
+
+
+@cache
+def _digest() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        pack = Path(folder) / "p.arrow"
+        pack.write_bytes(_pack_of(SAMPLES))
+        digest: str = paritygate.prove_sample(pack, 1)["content_digest"]
+        return digest
+
+
 def dataset(folder: Path, content: bytes) -> Outcome:
     """The `state.json` of a saved dataset."""
     place = _fresh(folder)
-    write_pack(place / "data.arrow", range(SAMPLES), {"x": np.ones((SAMPLES, 2), np.float32)})
-    write_pack(folder / "secret.arrow", range(9), {"x": np.ones((9, 2), np.float32)})
+    (place / "data.arrow").write_bytes(_pack_of(SAMPLES))
+    (folder / "secret.arrow").write_bytes(_pack_of(9))
     (place / "state.json").write_bytes(content)
     found = outcome(folder, lambda: paritygate.build_from(folder / "p.arrow", place))
     if found == "read":
@@ -131,10 +149,10 @@ def csv(folder: Path, content: bytes) -> Outcome:
 def proof(folder: Path, content: bytes) -> Outcome:
     """A proof that a sample belongs to a pack; none but a right one is believed."""
     place = _fresh(folder)
-    pack = write_pack(place / "g.arrow", range(SAMPLES), {"x": np.ones((SAMPLES, 2), np.float32)})
-    good = paritygate.prove_sample(pack, 1)
-    path, digest = place / "proof.json", good["content_digest"]
+    path, pack = place / "proof.json", place / "g.arrow"
+    pack.write_bytes(_pack_of(SAMPLES))
     path.write_bytes(content)
+    digest = _digest()
     believed: list[bool] = []
     found = outcome(folder, lambda: believed.append(paritygate.verify_proof(path, pack, digest)))
     if believed == [True]:

@@ -8,10 +8,9 @@ have one folder a target.
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
-import traceback
+from functools import partial
 from pathlib import Path
 
 try:
@@ -24,6 +23,7 @@ else:
     with atheris.instrument_imports(include=["paritygate.golden", "paritygate.api"]):
         from tests.fuzz.targets import TARGETS
 
+from tests.forks import in_fork
 from tests.fuzz.fuzz_pack import LONGEST, damage_at_random
 
 
@@ -33,9 +33,12 @@ def main() -> int:
     if name != "all":
         fuzz(name, [*options, found, corpus])
         return 0
-    return max(
-        [_in_fork(each, [*options, f"{found}/{each}", f"{corpus}/{each}"]) for each in TARGETS]
-    )
+    codes = []
+    for each in TARGETS:
+        arguments = [*options, f"{found}/{each}", f"{corpus}/{each}"]
+        codes.append(in_fork(partial(fuzz, each, arguments)))
+        print(f"{each} ended with {codes[-1]}", file=sys.stderr, flush=True)
+    return int(any(codes))
 
 
 def fuzz(name: str, arguments: list[str]) -> None:
@@ -52,23 +55,6 @@ def fuzz(name: str, arguments: list[str]) -> None:
         limits = (f"-max_len={LONGEST}", "-timeout=20", "-rss_limit_mb=4096")
         atheris.Setup([sys.argv[0], *arguments, *limits], read)
         atheris.Fuzz()
-
-
-def _in_fork(name: str, arguments: list[str]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            fuzz(name, arguments)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(f"{name} ended with {code}", file=sys.stderr, flush=True)
-    return abs(code)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
 """Damaged packs: how they are made, and what a reader that shares no code with ours says to them.
 
-`python -m tests.golden.hostile FOLDER CONTAINER COMPRESSION SEED ROUNDS` reads one damaged pack
-after another. Each is refused, or read as pyarrow alone reads it; whatever else happens ends the
-process.
+`python -m tests.golden.hostile FOLDER SEED ROUNDS` reads one damaged pack after another, of each
+container and compression in a fork. Each is refused, or read as pyarrow alone reads it; whatever
+else happens ends the fork.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.forks import in_fork
 from tests.packs import Container, write_pack
 
 from paritygate.core.errors import GoldenError
@@ -22,6 +26,8 @@ from paritygate.golden.formats import open_file
 from paritygate.golden.pack import GoldenPack, open_pack
 from paritygate.golden.raw import RawRecords
 
+CONTAINERS: tuple[Container, ...] = ("file", "stream", "parquet")
+COMPRESSIONS = (None, "zstd")
 ROWS = 20
 SLICES = ("site", "kind")
 WORDS = [0, -1, 8, 1 << 16, (1 << 31) - 1, -(1 << 31)]
@@ -193,11 +199,23 @@ def outcome(path: Path) -> str:
     return "read"
 
 
-def main(folder: Path, container: Container, compression: str, seed: int, rounds: int) -> None:
-    """Damage a pack again and again; print how many were refused."""
-    whole = rich_pack(
-        folder / "whole", container, None if compression == "none" else compression
-    ).read_bytes()
+def damage_all(folder: Path, refuse: Callable[[Path, Container, str | None], float]) -> None:
+    """Print container, compression and the share of packs that were refused, of all kinds."""
+    for container, compression in itertools.product(CONTAINERS, COMPRESSIONS):
+        place = folder / f"{container} {compression}"
+        place.mkdir()
+
+        def work(place: Path = place, kind: Any = (container, compression)) -> None:
+            print(*kind, refuse(place, *kind))
+
+        if code := in_fork(work):
+            sys.exit(f"{container} {compression} ended with {code}")
+
+
+def main(seed: int, rounds: int, folder: Path, container: Container, codec: str | None) -> float:
+    """Damage a pack again and again, one that isn't compressed less often; the share refused."""
+    rounds = rounds if codec else rounds * 2 // 5
+    whole = rich_pack(folder / "whole", container, codec).read_bytes()
     assert outcome(folder / "whole") == "read"
     draw, refused = random.Random(seed), 0
     for number in range(rounds):
@@ -207,8 +225,8 @@ def main(folder: Path, container: Container, compression: str, seed: int, rounds
             refused += outcome(folder / "damaged") == "refused"
         except Exception as error:
             raise AssertionError(f"round {number} of seed {seed}: {error!r}"[:2_000]) from error
-    print(refused)
+    return refused / rounds
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))  # type: ignore[arg-type]
+    damage_all(Path(sys.argv[1]), partial(main, *map(int, sys.argv[2:])))

@@ -1,25 +1,24 @@
-"""Damaged packs, digested and checked: `python -m tests.golden.hostile_check FOLDER CONTAINER ...`.
+"""Damaged packs, digested and checked: `python -m tests.golden.hostile_check FOLDER SEED ROUNDS`.
 
-Further arguments: compression, seed, rounds. Each is refused with a sentence, or read to its end.
+Each is refused with a sentence, or read to its end.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from functools import partial
 from pathlib import Path
-from typing import cast
 
-from tests.golden.hostile import damage, read_pack, rich_pack
+from tests.golden.hostile import damage, damage_all, read_pack, rich_pack
 from tests.packs import Container
 
 import paritygate
 from paritygate.core.errors import GoldenError
 
 
-def main(folder: Path, container: Container, compression: str, seed: int, rounds: int) -> int:
-    """How many were refused."""
-    codec = None if compression == "none" else compression
+def main(seed: int, rounds: int, folder: Path, container: Container, codec: str | None) -> float:
+    """Which share was refused."""
     whole = rich_pack(folder / "whole.pack", container, codec)
     content, digest = whole.read_bytes(), paritygate.pack_digest(whole, cache=False)
     values = read_pack(whole)
@@ -36,9 +35,8 @@ def main(folder: Path, container: Container, compression: str, seed: int, rounds
             assert str(path) in str(error), error
             assert len(str(error)) < 1_500, error
             refused += 1
-    return refused
+    return refused / rounds
 
 
 if __name__ == "__main__":
-    name, kind, codec, *numbers = sys.argv[1:]
-    print(main(Path(name), cast(Container, kind), codec, *map(int, numbers)))
+    damage_all(Path(sys.argv[1]), partial(main, *map(int, sys.argv[2:])))

@@ -23,6 +23,7 @@ from paritygate.comparison.decide.device_sides import Room, SideMaker, bits_of, 
 from paritygate.comparison.decide.topk import TopkJudge
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_add_up import what_is_wrongly_listed
+from paritygate.comparison.device_sides import side_of
 from paritygate.comparison.on_device import on_device
 from paritygate.core.dtypes import dtype_name, element_bytes, numpy_dtype
 from paritygate.core.errors import DeviceError
@@ -132,8 +133,8 @@ class DeviceDecisions(DecisionComparer):
         found = on_device(array)
         shape = (samples, *self._shape)
         size = element_bytes(dtype)
-        is_same = found.dtype == numpy_dtype(dtype) or found.dtype == np.dtype(f"u{size}")
-        if tuple(found.shape) != shape or not is_same:
+        known = numpy_dtype(dtype), np.dtype(f"u{size}"), side_of(dtype).stored
+        if tuple(found.shape) != shape or found.dtype not in known:
             raise ValueError(
                 f"decision {self._rule.name!r}: {side} is "
                 f"{dtype_name(found.dtype)}{list(found.shape)}, announced was {dtype}{list(shape)}"

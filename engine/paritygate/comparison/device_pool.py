@@ -25,6 +25,10 @@ class Counts(Protocol):
 T = TypeVar("T", bound=Counts)
 
 
+class RoomError(Exception):
+    """Memory that nobody used was given back, so that there may be room where there was none."""
+
+
 @dataclass
 class _Own(Generic[T]):
     counts: T

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,7 +32,8 @@ from paritygate.tally.stage import FirstError
 if TYPE_CHECKING:
     from paritygate.comparison.placed import PlacedComparer
     from paritygate.comparison.placed_decisions import PlacedDecisions
-    from paritygate.comparison.stage import StageComparer
+    from paritygate.comparison.sent_decisions import SentDecisions
+    from paritygate.comparison.stage import BoundRule, StageComparer
 
 _FIRST = 16  # samples
 
@@ -134,9 +135,7 @@ class Judged:
         begun: dict[tuple[str, str], Callable[[], Any] | None] = {
             ("", output): placed.begin(group.ref, group.cand, places)
         }
-        for policy in self.comparer.rules_of(output):
-            decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
-            there = self.comparer.decided_there(policy.name, dtypes, shape)
+        for policy, decision, there in self.comparer.bound_rules(output, tolerance, dtypes, shape):
             if there is not None:
                 truth = self._truth(policy, decision, group)
                 ordinals = self.samples.ordinals
@@ -212,13 +211,15 @@ class Judged:
         elements = self.comparer.element_comparer(output, tolerance, *dtypes, shape)
         if not elements.takes_device:
             group = group.on_host()
+        rules = self.comparer.bound_rules(output, tolerance, dtypes, shape)
+        along: dict[str, SentDecisions] = {}
         if group.rows is None and isinstance(elements, ElementComparer):
             first, places = self.samples.counted()
             begun = self._begun.pop(("", output), None)
+            if begun is None and elements.takes_device:
+                along = self._along(rules, group)
             tally, self.details[output] = (
-                begun()
-                if begun
-                else elements.compare(group.ref, group.cand, places, is_lazy=True, in_order=True)
+                begun() if begun else _compared(elements, group, places, along)
             )
             tally = tally.moved(first)
             self._lazy[output] = elements, group
@@ -228,10 +229,20 @@ class Judged:
             parts.append((group.all_rows(), detail))
         self.outputs[output] = _merged(self.outputs.get(output), tally)
         self._note_constancy(output, group)
-        for policy in self.comparer.rules_of(output):
-            decision = self.comparer.decision_comparer(policy, tolerance, *dtypes, shape)
-            there = self.comparer.decided_there(policy.name, dtypes, shape)
-            self._decide(policy, decision, group, there)
+        for rule in rules:
+            self._decide(*rule, group, along.get(rule[0].name))
+
+    def _along(self, rules: Iterable[BoundRule], group: Group) -> dict[str, SentDecisions]:
+        """Decisions that are made as samples are sent to a GPU for their elements."""
+        ordinals = self.samples.ordinals
+        made = {
+            policy.name: there.along(
+                group.ref, group.cand, ordinals, self._truth(policy, decision, group)
+            )
+            for policy, decision, there in rules
+            if there is not None
+        }
+        return {name: sent for name, sent in made.items() if sent is not None}
 
     def look_at(self, rows: Ints) -> None:
         """Look for the worst elements of samples in outputs that were good there."""
@@ -267,21 +278,25 @@ class Judged:
         self,
         policy: DecisionRule,
         decision: DecisionComparer,
-        group: Group,
         there: PlacedDecisions | None,
+        group: Group,
+        sent: SentDecisions | None,
     ) -> None:
         name = policy.name
         ordinals = group.of(self.samples.ordinals)
-        truth = self._truth(policy, decision, group)
         try:
             found: tuple[DecisionTally, AnyDetail] | None = None
             begun = self._begun.pop(("decision", name), None)
-            if begun is not None:
+            if sent is not None:
+                found = sent.found()
+            elif begun is not None:
                 found = begun()
             elif there is not None:
+                truth = self._truth(policy, decision, group)
                 found = there.compare_lazily(group.ref, group.cand, ordinals, truth)
             if found is None:
                 group = group.on_host()
+                truth = self._truth(policy, decision, group)
                 found = decision.compare_lazily(group.ref, group.cand, ordinals, truth)
                 self.comparer.decided_here(policy, len(ordinals))
             tally, detail = found
@@ -298,6 +313,14 @@ class Judged:
     def _truth(self, rule: DecisionRule, comparer: DecisionComparer, group: Group) -> Ints | None:
         labels = self.samples.labels.get(rule.label_column or "")
         return None if labels is None else comparer.truth_codes(group.of(labels))
+
+
+def _compared(
+    elements: ElementComparer, group: Group, places: Ints, along: Mapping[str, SentDecisions]
+) -> tuple[OutputTally, SampleDetail]:
+    """Elements of a block, and where these are sent to a GPU what is decided along."""
+    given: dict[str, Any] = {"along": tuple(along.values())} if along else {}
+    return elements.compare(group.ref, group.cand, places, is_lazy=True, in_order=True, **given)
 
 
 def _constancy_of(group: Group) -> Constancy:

@@ -41,7 +41,6 @@ class Place:
         samples: (stage, output) -> samples compared on each.
         decided: (stage, decision) -> samples decided on each.
         wanted: (stage, output) that are compared there; None: all of them, as was asked.
-        lying: (stage, output) that runners can leave there on both sides; None: nobody knows.
     """
 
     chip: Chip
@@ -54,7 +53,6 @@ class Place:
     samples: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
     decided: dict[tuple[str, str], dict[On, int]] = field(default_factory=dict)
     wanted: frozenset[tuple[str, str]] | None = None
-    lying: frozenset[tuple[str, str]] | None = None
     _held: int = 0
     _pinned: int = 0
     _lanes: Lanes | None = None
@@ -155,10 +153,6 @@ class Place:
     def wants(self, stage: str, output: str) -> bool:
         """Whether an output is to be compared there."""
         return self.wanted is None or (stage, output) in self.wanted
-
-    def may_hold(self, stage: str, output: str) -> bool:
-        """Whether both sides of an output may lie there."""
-        return self.lying is None or (stage, output) in self.lying
 
     def note(self, text: str) -> None:
         """Something was done otherwise than asked; told once."""

@@ -5,10 +5,10 @@ What a GPU answers is believed only where it adds up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from paritygate.comparison.adds_up import (
 )
 from paritygate.comparison.canary import check_device
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail
-from paritygate.comparison.device_pool import Pool
+from paritygate.comparison.device_pool import Pool, RoomError
 from paritygate.comparison.elements import ElementComparer, Ints
 from paritygate.comparison.on_device import Comparison, DeviceComparer
 from paritygate.comparison.place import Place, is_simulated
@@ -29,7 +29,11 @@ from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import Tolerance
 from paritygate.gpu.tensor import DeviceTensor, on_host, picked_of, pieces
 
+if TYPE_CHECKING:
+    from paritygate.comparison.sent_decisions import SentDecisions
+
 _SMALL = 1 << 16  # elements that are judged one by one: what scans them needn't be compiled
+_LABEL_BYTES = 4  # of a label that is sent with both sides, for each of them
 _OUT_OF_MEMORY = 2  # of the driver's error codes
 _MEMORY_TEXTS = "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"  # of errors without a code
 
@@ -82,8 +86,17 @@ class PlacedComparer(ElementComparer):
         *,
         is_lazy: bool = False,
         in_order: bool = False,
+        along: Sequence[SentDecisions] = (),
     ) -> Found:
         """Compare samples; as of `ElementComparer`, of arrays or of tensors on a GPU.
+
+        Args:
+            ref: as of `ElementComparer`, or a tensor on the GPU.
+            cand: the same.
+            ordinals: as of `ElementComparer`.
+            is_lazy: the same.
+            in_order: the same.
+            along: decisions of these samples, which are made where the GPU compares them.
 
         Raises:
             ValueError: as of `ElementComparer`.
@@ -92,7 +105,7 @@ class PlacedComparer(ElementComparer):
         """
         found = None
         if is_lazy and self._device is not None and len(ordinals):
-            found = self._on_device(ref, cand, ordinals)
+            found = self._on_device(ref, cand, ordinals, along)
         self._place.count(*self._names, "cpu" if found is None else "cuda", len(ordinals))
         if found is None:
             ref, cand = on_host(ref), on_host(cand)
@@ -185,15 +198,23 @@ class PlacedComparer(ElementComparer):
                     break
         self._place.give_up("had no room for a first small batch")
 
-    def _on_device(self, ref: Any, cand: Any, ordinals: Ints) -> Found | None:
+    def _on_device(
+        self, ref: Any, cand: Any, ordinals: Ints, along: Sequence[SentDecisions]
+    ) -> Found | None:
         """What the GPU counts; None where its memory is too small."""
         both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
+        labels = sum(one.truth is not None for one in along)
+        size = self._sample_bytes + _LABEL_BYTES * labels
         again = 0  # samples a piece that were tried once more
         while not (self._place.is_given_up or self._device is None):
             most = self._place.bytes_at_once(self._names, is_sent=not both)
-            step = min(max(1, most // self._sample_bytes), len(ordinals))
+            step = min(max(1, most // size), len(ordinals))
             try:
-                found = self._in_pieces(ref, cand, consecutive(ordinals), step)
+                found = self._in_pieces(ref, cand, consecutive(ordinals), step, along)
+            except RoomError:
+                continue
+            except FailedError:  # of what is decided along
+                raise
             except Exception as e:
                 if not is_out_of_memory(e):
                     raise self._failed(e) from e
@@ -202,7 +223,7 @@ class PlacedComparer(ElementComparer):
                 elif step == 1:
                     self._give_up()
                 else:
-                    self._place.shrink(*self._names, step * self._sample_bytes)
+                    self._place.shrink(*self._names, step * size)
                 continue
             self._check(found, ref, cand, ordinals)
             return found
@@ -217,11 +238,32 @@ class PlacedComparer(ElementComparer):
             f"{self._sample_bytes:,} bytes a side; what followed was compared on the CPU"
         )
 
-    def _in_pieces(self, ref: Any, cand: Any, ordinals: Ints | range, step: int) -> Found:
-        with self._place.lane() as lane, self._pool.lent() as comparison:
-            for rows, ours, theirs in sent(lane, pieces(ref, cand, step), self.dtypes):
+    def _in_pieces(
+        self,
+        ref: Any,
+        cand: Any,
+        ordinals: Ints | range,
+        step: int,
+        along: Sequence[SentDecisions],
+    ) -> Found:
+        rows: slice
+        labels = [one.truth for one in along if one.truth is not None]
+        dtypes = *self.dtypes, *(label.dtype for label in labels)
+        parts = (
+            (rows, *sides, *(label[rows] for label in labels))
+            for rows, *sides in pieces(ref, cand, step)
+        )
+        with self._place.lane() as lane, self._pool.lent() as comparison, ExitStack() as deciding:
+            for one in along:
+                deciding.enter_context(one.begun())
+            for rows, ours, theirs, *truths in sent(lane, parts, dtypes):
                 comparison.add(ours, theirs, ordinals[rows])
+                left = iter(truths)
+                for one in along:
+                    one.add(rows, ours, theirs, None if one.truth is None else next(left))
             found = comparison.finish()
+            for one in along:
+                one.finish()
             lane.check()
         return found
 
@@ -230,10 +272,14 @@ class PlacedComparer(ElementComparer):
         return device_failed(f"stage {stage!r}, output {output!r}", self._place, why)
 
 
-def device_failed(where: str, place: Place, why: object) -> DeviceError:
+class FailedError(DeviceError):
+    """A GPU failed, or counted what can't be; it says of what."""
+
+
+def device_failed(where: str, place: Place, why: object) -> FailedError:
     """What is raised where a GPU failed, or counted what can't be."""
     told = " ".join(str(why).split()) or type(why).__name__
-    return DeviceError(
+    return FailedError(
         f"{where}: the GPU ({place.chip.name}) failed: {told}; nothing that it counted is used: "
         "run again, or with --compare-on cpu"
     )

@@ -1,9 +1,9 @@
-"""Decisions of an output that lies on a GPU, made there; believed only where they add up."""
+"""Decisions that are made on a GPU, of what lies or was sent there; believed where they add up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from paritygate.comparison.decisions_on_device import Deciding, DeviceDecisions
 from paritygate.comparison.device_pool import Pool
 from paritygate.comparison.place import Place, is_simulated
 from paritygate.comparison.placed import consecutive, device_failed, is_out_of_memory
+from paritygate.comparison.sent_decisions import SentDecisions
 from paritygate.core.errors import DeviceError, ParityError
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Stats
@@ -34,7 +35,7 @@ _POSITIONS = 8  # at most along each axis but that of the classes
 
 
 class PlacedDecisions:
-    """Decides one rule of a stage where its output lies.
+    """Decides one rule of a stage on a GPU: where its output lies, or as its pieces are sent there.
 
     Args:
         place: the GPU.
@@ -89,47 +90,91 @@ class PlacedDecisions:
         Raises:
             DeviceError: as of `compare_lazily`.
         """
-        both = isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
-        if not both or self._place.is_given_up or not len(ordinals):
+        if not _both_lie_there(ref, cand) or self._place.is_given_up or not len(ordinals):
             return None
         for is_last in (False, True):
             try:
                 return self._launched(ref, cand, consecutive(ordinals), truth)
             except Exception as e:  # whatever a driver raises
-                if not self._dropped(e) or is_last:
+                if not self.dropped(e) or is_last:
                     break
-        self._place.note(_NO_ROOM)
+        self.note_no_room()
         return None
+
+    def along(
+        self, ref: Any, cand: Any, ordinals: Codes, truth: Codes | None
+    ) -> SentDecisions | None:
+        """What decides samples as they are sent for their elements; None where nothing is sent."""
+        if _both_lie_there(ref, cand) or self._place.is_given_up or not len(ordinals):
+            return None
+        return SentDecisions(self, (ref, cand), consecutive(ordinals), truth)
+
+    def lent(self) -> AbstractContextManager[Deciding]:
+        """What decides batches, and has decided none; of one thread."""
+        return self._pool.lent()
 
     def _launched(
         self, ref: Any, cand: Any, numbers: Codes | range, truth: Codes | None
     ) -> Callable[[], Found | None]:
         most = self._place.bytes_at_once(self._output, is_sent=False)
         with ExitStack() as failing:
-            deciding = failing.enter_context(self._pool.lent())
+            deciding = failing.enter_context(self.lent())
             for rows, ours, theirs in pieces(ref, cand, max(1, most // self._step_bytes)):
                 part = None if truth is None else truth[rows]
                 deciding.add(ours, theirs, numbers[rows], part)
             use = failing.pop_all()
-        return partial(self._finish, use, deciding, ref, cand, numbers)
+        is_labelled = truth is not None
+        return partial(self._finish, use, deciding, ref, cand, numbers, is_labelled)
 
-    def _dropped(self, error: Exception) -> int:
-        """Bytes that were given back since there was no room; any other error is raised."""
+    def dropped(self, error: Exception) -> int:
+        """Bytes that were given back since there was no room.
+
+        Raises:
+            DeviceError: there was another fault.
+        """
         if not is_out_of_memory(error):
             raise self._failed(error) from error
         return self._place.drop_idle()
 
-    def _finish(
-        self, use: ExitStack, deciding: Deciding, ref: Any, cand: Any, numbers: Codes | range
-    ) -> Found | None:
+    def note_no_room(self) -> None:
+        """Tell that the CPU decides a block."""
+        self._place.note(_NO_ROOM)
+
+    def _finish(self, use: ExitStack, deciding: Deciding, *given: Any) -> Found | None:
         try:
             with use:
                 tally, flipped = deciding.finish()
         except Exception as e:  # whatever a driver raises
-            self._dropped(e)
-            self._place.note(_NO_ROOM)
+            self.dropped(e)
+            self.note_no_room()
             return None
+        return self.made(tally, flipped, *given)
+
+    def made(
+        self,
+        tally: DecisionTally,
+        flipped: Flipped,
+        ref: Any,
+        cand: Any,
+        numbers: Codes | range,
+        is_labelled: bool,
+    ) -> Found:
+        """What a GPU has decided of samples, which is counted as such.
+
+        Args:
+            tally: as it was counted.
+            flipped: as they were listed.
+            ref: `(samples, *sample_shape)`, which stays as it is while what flipped is asked for.
+            cand: the same.
+            numbers: `(samples,)` ordinals.
+            is_labelled: whether there were labels.
+
+        Raises:
+            DeviceError: it doesn't add up.
+        """
         problem = what_is_wrong(tally, flipped.rows, numbers)
+        if not problem and (tally.labels is None) == is_labelled:
+            problem = "it counted no labels, or some where there were none"
         if problem:
             raise self._failed(problem)
         self._place.count_decided(*self._names, "cuda", len(numbers))
@@ -153,7 +198,7 @@ class PlacedDecisions:
             except ParityError:
                 raise
             except Exception as e:  # whatever a driver raises
-                if not self._dropped(e) or is_last:
+                if not self.dropped(e) or is_last:
                     break
         self._place.give_up("had no room for a first small batch")
 
@@ -194,6 +239,10 @@ class PlacedDecisions:
     def _failed(self, why: object) -> DeviceError:
         stage, decision = self._names
         return device_failed(f"stage {stage!r}, decision {decision!r}", self._place, why)
+
+
+def _both_lie_there(ref: Any, cand: Any) -> bool:
+    return isinstance(ref, DeviceTensor) and isinstance(cand, DeviceTensor)
 
 
 def known_shape(shape: tuple[int, ...], rule: DecisionRule, most: int) -> tuple[int, ...]:

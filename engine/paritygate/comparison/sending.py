@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,29 +13,28 @@ from paritygate.core.dtypes import dtype_name, numpy_dtype
 if TYPE_CHECKING:
     from paritygate.gpu.staging import Lane
 
-Piece = tuple[slice, Any, Any]
+Piece = tuple[Any, ...]
 
 
-def sent(
-    lane: Lane, parts: Iterable[Piece], dtypes: tuple[np.dtype[Any], np.dtype[Any]]
-) -> Iterator[Piece]:
+def sent(lane: Lane, parts: Iterable[Piece], dtypes: Sequence[np.dtype[Any]]) -> Iterator[Piece]:
     """The same pieces, on the device where they were declared so; each until the next is asked for.
 
     Args:
         lane: of this thread.
-        parts: samples, reference and candidate; arrays of the host, or of the device.
-        dtypes: of both, as they were declared.
+        parts: samples, reference and candidate, and what else belongs to these samples; arrays of
+            the host, or of the device.
+        dtypes: of all arrays, as they were declared.
     """
-    names = dtype_name(dtypes[0]), dtype_name(dtypes[1])
-    for rows, *sides in parts:
-        ours = [k for k, side in enumerate(sides) if is_of_host(side, names[k])]
+    names = [dtype_name(dtype) for dtype in dtypes]
+    for rows, *arrays in parts:
+        ours = [k for k, array in enumerate(arrays) if is_of_host(array, names[k])]
         if not ours:
-            yield rows, sides[0], sides[1]
+            yield rows, *arrays
             continue
-        arrays, told = lane.send([stored(sides[k], names[k]) for k in ours])
-        for k, array in zip(ours, arrays, strict=True):
-            sides[k] = array
-        yield rows, sides[0], sides[1]
+        there, told = lane.send([stored(arrays[k], names[k]) for k in ours])
+        for k, array in zip(ours, there, strict=True):
+            arrays[k] = array
+        yield rows, *arrays
         lane.judged(told)
 
 

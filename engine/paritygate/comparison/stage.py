@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from paritygate.comparison.placed_decisions import PlacedDecisions
 
 _WARM_ELEMENTS = 1 << 16
+# A decision, what makes it on the CPU, and what does on a GPU.
+BoundRule = tuple[DecisionRule, DecisionComparer, "PlacedDecisions | None"]
 
 
 class StageComparer:
@@ -175,8 +177,6 @@ class StageComparer:
             why = f"a GPU decides bands, argmax and topk of scores as they are, not {kind}"
         elif not self.takes_device(rule.output):
             why = f"output {rule.output!r} isn't compared on the GPU"
-        elif not place.may_hold(stage, rule.output):
-            why = f"output {rule.output!r} doesn't lie on the GPU on both sides"
         else:
             from paritygate.comparison.placed_decisions import PlacedDecisions
 
@@ -195,11 +195,18 @@ class StageComparer:
         if self._place is not None and self._place.wants(self.stage.name, rule.output):
             self._place.count_decided(self.stage.name, rule.name, "cpu", samples)
 
-    def decided_there(
-        self, rule: str, dtypes: tuple[str, str], shape: Shape
-    ) -> PlacedDecisions | None:
-        """What decides on a GPU; None: the CPU does."""
-        return self._placed.get((rule, *dtypes, shape))
+    def bound_rules(
+        self, output: str, tolerance: Tolerance, dtypes: tuple[str, str], shape: Shape
+    ) -> list[BoundRule]:
+        """The decisions that derive from an output of these dtypes and this shape."""
+        return [
+            (
+                rule,
+                self.decision_comparer(rule, tolerance, *dtypes, shape),
+                self._placed.get((rule.name, *dtypes, shape)),
+            )
+            for rule in self._rules.get(output, ())
+        ]
 
 
 def _load_functions(plan: Plan) -> dict[str, Function]:

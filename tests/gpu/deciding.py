@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
+from paritygate.comparison import canary
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import DeviceDecisions
+from paritygate.comparison.elements import ElementComparer
+from paritygate.comparison.place import Place
+from paritygate.comparison.placed import PlacedComparer
+from paritygate.comparison.placed_decisions import PlacedDecisions
 from paritygate.core.bands import parse_bands
 from paritygate.core.dtypes import is_float, limits_of, numpy_dtype
 from paritygate.core.policy import DecisionRule, Tolerance
@@ -160,5 +166,57 @@ def check(case: dict[str, Any], ordinals: Any, cuts: list[int]) -> None:
     np.testing.assert_array_equal(flipped.margins, detail.flip_margins)
     rows = np.arange(len(ref))
     ours, theirs = device.look_at(rows, ref, cand).told(rows), detail.told(rows)
+    assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)
+    np.testing.assert_array_equal(ours.margin, theirs.margin)
+
+
+def placed(place: Place, case: dict[str, Any]) -> tuple[PlacedComparer, PlacedDecisions]:
+    """What compares a case's elements on a GPU, and what decides them there."""
+    names = _name(case["ref"]), _name(case["cand"])
+    shape, stats = case["ref"].shape[1:], case["stats"]
+    return (
+        PlacedComparer(place, "s", "s", tolerance_of(case), *names, shape, stats),
+        PlacedDecisions(place, "s", case["rule"], tolerance_of(case), names, shape, stats),
+    )
+
+
+def tolerance_of(case: dict[str, Any]) -> Tolerance:
+    """That of a case, where elements are compared too."""
+    names = _name(case["ref"]), _name(case["cand"])
+    other = None if names[0] == names[1] else names[1]
+    given = {"atol": 0.0, "rtol": 0.0} if "bool" in names else {}
+    return replace(case["tolerance"], candidate_dtype=other, **given)
+
+
+def check_sent(
+    both: tuple[PlacedComparer, PlacedDecisions], case: dict[str, Any], ordinals: Any
+) -> None:
+    """Decide samples of the host as they are sent for their elements, and on the CPU."""
+    elements, decisions = both
+    ref, cand = case["ref"], case["cand"]
+    names = _name(ref), _name(cand)
+    given = tolerance_of(case), *names, ref.shape[1:], case["stats"]
+    host = DecisionComparer(case["rule"], *given)
+    truth = labels(host, len(ref), len(ref)) if case["labelled"] else None
+    sent = decisions.along(ref, cand, ordinals, truth)
+    if not len(ref):
+        assert sent is None
+        return
+    assert sent is not None
+    counted = elements.compare(ref, cand, ordinals, is_lazy=True, in_order=True, along=[sent])
+    with np.errstate(all="ignore"):
+        expected, detail = host.compare(ref, cand, ordinals, truth)
+        alone = ElementComparer(*given).compare(ref, cand, ordinals, is_lazy=False)
+    assert canary.difference(counted, alone) == ""
+    found = sent.found()
+    assert found is not None
+    tally, lazy = found
+    assert tally.to_json() == expected.to_json()
+    assert tally == expected
+    np.testing.assert_array_equal(lazy.flipped_rows, detail.flipped_rows)
+    np.testing.assert_array_equal(lazy.flip_margins, detail.flip_margins)
+    rows = detail.flipped_rows
+    with np.errstate(all="ignore"):
+        ours, theirs = lazy.told(rows), detail.told(rows)
     assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)
     np.testing.assert_array_equal(ours.margin, theirs.margin)

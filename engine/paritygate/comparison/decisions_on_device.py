@@ -178,14 +178,14 @@ class DeviceDecisions(DecisionComparer):
         )
 
     def sides(
-        self, ref: Any, cand: Any, samples: int, truth: Codes | None, rooms: tuple[Room, Room]
+        self, ref: Any, cand: Any, samples: int, truth: Any, rooms: tuple[Room, Room]
     ) -> kinds.Sides | None:
         """A batch as it is decided, converted in such room; None if there is nothing to decide."""
         values = (
             self._flat("ref", ref, self._dtypes[0], samples),
             self._flat("cand", cand, self._dtypes[1], samples),
         )
-        if truth is not None and truth.shape != (samples,):
+        if truth is not None and tuple(truth.shape) != (samples,):
             raise ValueError(
                 f"decision {self._rule.name!r}: {truth.size} labels for {samples} samples"
             )
@@ -265,7 +265,7 @@ class Deciding:
         self._rooms: tuple[Room, Room] = ({}, {})
         self._is_labelled = False
 
-    def add(self, ref: Any, cand: Any, ordinals: Codes | range, truth: Codes | None = None) -> None:
+    def add(self, ref: Any, cand: Any, ordinals: Codes | range, truth: Any = None) -> None:
         """Decide a batch; nothing is waited for.
 
         Args:
@@ -275,7 +275,8 @@ class Deciding:
             cand: the same of the candidate.
             ordinals: `(samples,)` int64, row of each sample over all golden files; or a range of
                 step 1.
-            truth: `(samples,)` as of `DecisionComparer.truth_codes`, or None without labels.
+            truth: `(samples,)` as of `DecisionComparer.truth_codes`, on the host or on the device;
+                or None without labels.
 
         Raises:
             ValueError: arrays that aren't what was announced, not C-contiguous or too large; or a

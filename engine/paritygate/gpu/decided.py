@@ -98,13 +98,13 @@ class DecisionsTally:
         self._parts = []
         self._slab.clear()
 
-    def add(self, sides: Sides, ordinals: Ints | range, truth: Ints | None) -> None:
+    def add(self, sides: Sides, ordinals: Ints | range, truth: Any) -> None:
         """Decide a batch; it is done when the device comes to it.
 
         Args:
             sides: of `len(ordinals) * each` rows, at least one.
             ordinals: of the samples; a range of step 1 takes no copy to the device.
-            truth: `(samples,)` codes of labels, or None without labels.
+            truth: `(samples,)` int64 codes of labels, on the host or on the device; None without.
         """
         samples = len(ordinals)
         rows = samples * self._each
@@ -121,7 +121,9 @@ class DecisionsTally:
         found = decide.Found(
             self._counts, self._codes, self._bins, self._tops, self._at, *self._flips
         )
-        labels = self._nothing if truth is None else cuda.to_device(truth)
+        labels = self._nothing if truth is None else truth
+        if isinstance(labels, np.ndarray):
+            labels = cuda.to_device(labels)
         blocks = self._kind.launch(blocks, sides, Launch(numbers, labels, batch, found))
         cast(Any, decide.fold_least)[1, THREADS](
             found, blocks, batch, numbers, self._least, self._place

@@ -401,17 +401,22 @@ def test_a_piece_is_judged_before_the_next_is_asked_for() -> None:
 
     halves, singles = np.ones((3, 2), np.float16), np.ones((3, 2), np.float32)
     there = cuda.to_device(halves)
-    parts = [(slice(k, k + 1), halves[k : k + 1], singles[k : k + 1]) for k in range(2)]
+    parts: list[tuple[Any, ...]] = [
+        (slice(k, k + 1), halves[k : k + 1], singles[k : k + 1]) for k in range(2)
+    ]
     parts += [(slice(2, 3), there[2:], singles[2:]), (slice(0, 1), there[:1], there[:1])]
-    dtypes = np.dtype(np.float16), np.dtype(np.float32)
+    labels = np.arange(3)
+    parts += [(slice(1, 2), there[1:2], singles[1:2], labels[1:2])]
+    dtypes = np.dtype(np.float16), np.dtype(np.float32), labels.dtype
     lane: Any = Told()
-    for rows, _, _ in sent(lane, parts, dtypes):
+    for rows, _, _, *_ in sent(lane, parts, dtypes):
         told.append(rows.start)
     assert told == [
         *(["send", "uint16", "float32"], 0, ["judged", 1]),
         *(["send", "uint16", "float32"], 1, ["judged", 4]),
         *(["send", "float32"], 2, ["judged", 7]),
         0,
+        *(["send", "float32", "int64"], 1, ["judged", 11]),
     ]
 
 

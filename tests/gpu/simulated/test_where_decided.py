@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.gpu.simulated import test_staying
-from tests.gpu.simulated.test_staying import ALL, BOTH, SAMPLES
+from tests.gpu.simulated.test_staying import ALL, BOTH, SAMPLES, WIDTH
+from tests.packs import write_pack
 
-from paritygate.comparison import placed_decisions
+from paritygate.comparison import place, placed_decisions
 from paritygate.core.tensors import TensorSpec
 
 MORE = """
@@ -62,7 +64,7 @@ def test_each_decision_is_told_where_it_was_made(
     theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, dtype="int32")
     test_staying.same(ours, theirs)
     found = ours.summary["comparison"]
-    there = {"top": on(35), "side": on(35)}
+    there = {"top": on(SAMPLES), "side": on(SAMPLES)}
     assert found["decisions"]["s"] == dict.fromkeys(("soft", "own", "count"), on(0)) | there
     assert found["notes"] == [
         CPU.format("soft", KINDS.format("scores after softmax")),
@@ -72,15 +74,50 @@ def test_each_decision_is_told_where_it_was_made(
     assert made == ["top", "side"]
 
 
-def test_nothing_is_tried_out_for_decisions_of_outputs_that_lie_elsewhere(
+@pytest.mark.parametrize("leave", [{}, {"ref": ALL}])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_decisions_of_outputs_that_are_sent_are_made_there_too(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, made: list[str], leave: Any, threads: int
+) -> None:
+    monkeypatch.setattr(place, "SENT_BYTES", 90)  # a few samples of each output
+    ours, _ = test_staying.run(plan, monkeypatch, "cuda", leave, dtype="int32", threads=threads)
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, dtype="int32")
+    test_staying.same(ours, theirs)
+    assert made == ["top", "side"]
+    found = ours.summary["comparison"]
+    assert found["samples"]["s"]["z"] == on(SAMPLES)
+    assert (found["decisions"]["s"]["top"], found["decisions"]["s"]["side"]) == (on(50), on(50))
+    assert [note for note in found["notes"] if "decided on the CPU" in note] == [
+        CPU.format("soft", KINDS.format("scores after softmax")),
+        CPU.format("own", KINDS.format("functions")),
+        CPU.format("count", KINDS.format("equal")),
+    ]
+
+
+def test_labels_are_sent_along(
     plan: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
 ) -> None:
-    ours, _ = test_staying.run(plan, monkeypatch, "cuda", {"ref": ALL}, dtype="int32")
-    assert made == []
+    x = np.random.default_rng(5).normal(size=(SAMPLES, WIDTH)).astype(np.float32)
+    truth = np.random.default_rng(6).integers(-1, WIDTH, SAMPLES)
+    write_pack(plan / "golden.arrow", np.arange(SAMPLES), {"x": x}, label=truth)
+    monkeypatch.setattr(place, "SENT_BYTES", 90)
+    ours, _ = test_staying.run(plan, monkeypatch, "cuda", {}, dtype="int32")
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, dtype="int32")
+    test_staying.same(ours, theirs)
+    decided = ours.summary["stages"][0]["decisions"]
+    assert decided["top"]["labels"] is not None
+    assert ours.summary["comparison"]["decisions"]["s"]["top"] == on(SAMPLES)
+
+
+def test_samples_without_an_answer_leave_their_block_to_the_cpu(
+    plan: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, _ = test_staying.run(plan, monkeypatch, "cuda", {}, size=7, fails=True)
+    theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, size=7, fails=True)
+    test_staying.same(ours, theirs)
+    assert ours.summary["stages"][0]["samples"]["errors"] > 0
     found = ours.summary["comparison"]
-    assert set(map(str, found["decisions"]["s"].values())) == {str(on(0))}
-    assert CPU.format("side", "output 'z' doesn't lie on the GPU on both sides") in found["notes"]
-    assert found["samples"]["s"]["z"] == {"cuda": SAMPLES, "cpu": 0}
+    assert found["decisions"]["s"]["side"] == found["samples"]["s"]["z"]
 
 
 def test_auto_says_nothing_of_decisions_of_outputs_that_it_compares_on_the_cpu(
@@ -90,4 +127,4 @@ def test_auto_says_nothing_of_decisions_of_outputs_that_it_compares_on_the_cpu(
     ours, _ = test_staying.run(plan, monkeypatch, "auto", leave, dtype="int32")
     assert made == ["side"]
     found = ours.summary["comparison"]
-    assert (found["decisions"], found["notes"]) == ({"s": {"side": on(35)}}, [])
+    assert (found["decisions"], found["notes"]) == ({"s": {"side": on(SAMPLES)}}, [])

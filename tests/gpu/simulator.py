@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -31,6 +33,34 @@ def quick_simulator() -> Iterator[None]:
             held.enter_context(mock.patch.object(owner, name, value))
         held.callback(sys.setswitchinterval, sys.getswitchinterval())
         sys.setswitchinterval(1e-5)
+        yield
+
+
+@contextmanager
+def threads_in_turns(owner: Any, name: str) -> Iterator[None]:
+    """Within it threads that call a method take turns with the pieces that they send.
+
+    The simulator can't launch a kernel while another thread does anything.
+    """
+    lane = importlib.import_module("paritygate.gpu.staging").Lane
+    call, send, turn, own = getattr(owner, name), lane.send, threading.Lock(), threading.local()
+
+    def in_turn(self: Any, *args: Any, **given: Any) -> Any:
+        with turn:
+            own.has_turn = True
+            try:
+                return call(self, *args, **given)
+            finally:
+                own.has_turn = False
+
+    def send_later(self: Any, arrays: Any) -> Any:
+        if getattr(own, "has_turn", False):
+            turn.release()
+            time.sleep(1e-3)
+            turn.acquire()
+        return send(self, arrays)
+
+    with mock.patch.object(owner, name, in_turn), mock.patch.object(lane, "send", send_later):
         yield
 
 

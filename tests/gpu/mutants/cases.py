@@ -12,6 +12,7 @@ from tests.gpu import equality
 from tests.gpu.dtypes import a_pair
 from tests.gpu.mutants.inputs import SMALL, ZERO, Array, Check
 from tests.gpu.mutants.scores import of_argmax, of_bands, of_conversion, of_rows, of_topk
+from tests.gpu.mutants.sent import of_along
 
 from paritygate.core.policy import Tolerance
 from paritygate.gpu import device, tally
@@ -239,6 +240,7 @@ def of_picked() -> Iterator[Check]:
 
 
 CASES: dict[str, Callable[[], Iterator[Check]]] = {
+    "along": of_along,
     "scan": of_scan,
     "failing": of_failing,
     "full": of_full,

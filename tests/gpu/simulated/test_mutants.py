@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from tests.gpu.mutants.decisions import DECISIONS
 from tests.gpu.mutants.elements import ELEMENTS
+from tests.gpu.mutants.sent import SENT
 
 import paritygate
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = Path(paritygate.__file__).parent
-MUTANTS = (*ELEMENTS, *DECISIONS)
+MUTANTS = (*ELEMENTS, *DECISIONS, *SENT)
 
 
 @pytest.mark.slow

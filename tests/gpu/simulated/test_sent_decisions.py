@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import cuda
 from tests.gpu.deciding import cases, check_sent, placed
+from tests.gpu.simulator import threads_in_turns
 
 from paritygate.comparison.decisions import DecisionComparer
 from paritygate.comparison.decisions_on_device import Deciding
@@ -152,7 +151,10 @@ class Block:
 
     def check(self, ref: Any, cand: Any, there: Any = None) -> None:
         """What is decided of both sides, which may lie somewhere, is what the CPU decides."""
-        sent = self.judge(*(there or (ref, cand)))
+        self.compare(self.judge(*(there or (ref, cand))), ref, cand)
+
+    def compare(self, sent: dict[str, SentDecisions], ref: Any, cand: Any) -> None:
+        """What was decided is what the CPU decides."""
         assert [*sent] == [*self.kinds]
         for kind, one in sent.items():
             host = DecisionComparer(RULES[kind], TOLERANCE, *FLOAT32, (WIDTH,), "gate")
@@ -208,25 +210,12 @@ def test_nothing_is_sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == [[16 * rows, 16 * rows, 8 * rows, 8 * rows] for rows in pieces]
 
 
-def test_threads_decide_their_own_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, turn = Lane.send, threading.Lock()
-
-    def send(self: Any, arrays: Any) -> Any:
-        turn.release()  # the simulator can do one thing at a time: threads take turns with pieces
-        time.sleep(1e-3)
-        turn.acquire()
-        return real(self, arrays)
-
-    def judge(seed: int) -> None:
-        with turn:
-            block.check(*sides(seed))
-
+def test_threads_decide_their_own_blocks() -> None:
     block = Block(a_place())
-    monkeypatch.setattr(Lane, "send", send)
-    with ThreadPoolExecutor(3) as pool:
-        work = [pool.submit(judge, seed) for seed in range(6)]
-        for one in work:
-            one.result()
+    with threads_in_turns(PlacedComparer, "compare"), ThreadPoolExecutor(3) as pool:
+        found = pool.map(lambda seed: block.judge(*sides(seed)), range(6))
+        for seed, sent in enumerate(found):
+            block.compare(sent, *sides(seed))
     assert block.where.decided["s", "topk"] == {"cuda": 6 * SAMPLES, "cpu": 0}
 
 

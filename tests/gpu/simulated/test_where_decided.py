@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from tests.gpu.simulated import test_staying
 from tests.gpu.simulated.test_staying import ALL, BOTH, SAMPLES, WIDTH
+from tests.gpu.simulator import threads_in_turns
 from tests.packs import write_pack
 
 from paritygate.comparison import place, placed_decisions
+from paritygate.comparison.stage import StageComparer
 from paritygate.core.tensors import TensorSpec
 
 MORE = """
@@ -80,7 +82,8 @@ def test_decisions_of_outputs_that_are_sent_are_made_there_too(
     plan: Path, monkeypatch: pytest.MonkeyPatch, made: list[str], leave: Any, threads: int
 ) -> None:
     monkeypatch.setattr(place, "SENT_BYTES", 90)  # a few samples of each output
-    ours, _ = test_staying.run(plan, monkeypatch, "cuda", leave, dtype="int32", threads=threads)
+    with threads_in_turns(StageComparer, "compare"):
+        ours, _ = test_staying.run(plan, monkeypatch, "cuda", leave, dtype="int32", threads=threads)
     theirs, _ = test_staying.run(plan, monkeypatch, "cpu", {}, dtype="int32")
     test_staying.same(ours, theirs)
     assert made == ["top", "side"]

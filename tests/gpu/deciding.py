@@ -215,7 +215,7 @@ def check_sent(
     assert tally == expected
     np.testing.assert_array_equal(lazy.flipped_rows, detail.flipped_rows)
     np.testing.assert_array_equal(lazy.flip_margins, detail.flip_margins)
-    rows = detail.flipped_rows
+    rows = detail.flipped_rows[:1000]
     with np.errstate(all="ignore"):
         ours, theirs = lazy.told(rows), detail.told(rows)
     assert (ours.ref, ours.cand) == (theirs.ref, theirs.cand)

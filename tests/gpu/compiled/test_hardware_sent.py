@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import cuda
+from tests.gpu.deciding import check_sent, placed
 from tests.gpu.dtypes import a_pair
 
 from paritygate.comparison import canary
@@ -18,8 +19,9 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.place import Place, find_place
 from paritygate.comparison.placed import PlacedComparer
 from paritygate.comparison.speeds import Trial
+from paritygate.core.bands import parse_bands
 from paritygate.core.errors import DeviceError
-from paritygate.core.policy import Tolerance
+from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.gpu import staging
 from paritygate.gpu.staging import Buffer, Chunk, Lane
 
@@ -28,6 +30,11 @@ pytestmark = [
     pytest.mark.skipif(not cuda.is_available(), reason="there is no CUDA device"),
 ]
 NAMES = ("float32", "float32"), ("float64", "float64"), ("bfloat16", "bfloat16"), ("int4", "int4")
+RULES: dict[str, dict[str, Any]] = {
+    "bands": {"bands": parse_bands("a < 0 <= b <= 1 < c"), "elementwise": True},
+    "argmax": {"argmax": True},
+    "topk": {"topk": 3, "order": "ranked"},
+}
 ELEMENTS = 3_000_000
 PIECE_BYTES = 1 << 20
 
@@ -62,6 +69,42 @@ def test_pieces_that_are_sent_count_what_the_cpu_counts(names: Any, width: int) 
     with a_place() as place:
         check(place, names, width, seed=width, blocks=3)
         assert place.peak_pinned_bytes > 0
+
+
+def a_case(names: tuple[str, str], kind: str, width: int, seed: int) -> dict[str, Any]:
+    """Samples of which some flip, with labels where a sample has one decision."""
+    shape = ELEMENTS // width, width
+    ref, cand, tolerance = a_pair(np.random.default_rng(seed), names, shape)
+    cand[::97] = cand[::97, ::-1]
+    rule = DecisionRule("d", "s", **RULES[kind])
+    case = {"rule": rule, "tolerance": tolerance, "stats": "full", "labelled": kind != "bands"}
+    return {**case, "ref": ref, "cand": cand}
+
+
+@pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0])
+@pytest.mark.parametrize("width", [7, 1000])
+@pytest.mark.parametrize("kind", RULES)
+def test_pieces_that_are_sent_decide_what_the_cpu_decides(
+    names: Any, width: int, kind: str
+) -> None:
+    with a_place() as place:
+        case = a_case(names, kind, width, seed=width)
+        both = placed(place, case)
+        steps = np.random.default_rng(width).integers(1, 3, len(case["ref"]))
+        for ordinals in (np.arange(len(case["ref"])), np.cumsum(steps)):
+            check_sent(both, case, ordinals)
+        assert place.decided["s", "d"] == {"cuda": 2 * len(case["ref"]), "cpu": 0}
+
+
+def test_threads_that_send_at_once_decide_what_the_cpu_decides() -> None:
+    with a_place() as place, ThreadPoolExecutor(4) as pool:
+        cases = [a_case(NAMES[0], "topk", 100, seed) for seed in range(4)]
+        cases = [{**case, "tolerance": cases[0]["tolerance"]} for case in cases]
+        both = placed(place, cases[0])
+        ordinals = np.arange(len(cases[0]["ref"]))
+        work = [pool.submit(check_sent, both, case, ordinals) for case in cases * 3]
+        for one in work:
+            one.result()
 
 
 def test_threads_that_send_at_once_count_what_the_cpu_counts() -> None:

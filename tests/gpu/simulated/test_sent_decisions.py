@@ -260,6 +260,22 @@ def test_what_changes_before_it_is_decided_is_no_verdict(monkeypatch: pytest.Mon
         block.judge(*sides())
 
 
+def noted(real: Any, order: list[str]) -> Any:
+    def method(*given: Any) -> Any:
+        order.append(real.__name__)
+        return real(*given)
+
+    return method
+
+
+def test_what_is_decided_is_proved_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, order = Block(a_place(), "argmax", "topk"), []
+    for owner, name in ((Lane, "send"), (DecisionsTally, "add"), (Lane, "judged"), (Lane, "check")):
+        monkeypatch.setattr(owner, name, noted(getattr(owner, name), order))
+    block.judge(*sides())
+    assert order == ["send", "add", "add", "judged"] * 5 + ["check"]
+
+
 def lose(owner: Any, name: str, patch: pytest.MonkeyPatch, at: int) -> None:
     """One call of a method does nothing."""
     real, calls = getattr(owner, name), []

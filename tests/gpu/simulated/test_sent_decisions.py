@@ -405,6 +405,17 @@ def test_what_is_idle_goes_before_decisions_are_left_to_the_cpu(
     assert where.decided["s", "topk"] == {"cuda": 2 * SAMPLES, "cpu": 0}
 
 
+def test_what_was_read_before_all_began_anew_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = Block(a_place(), "argmax", "topk")
+    monkeypatch.setattr(Place, "drop_idle", lambda self: 1)
+    OutOfMemory(Deciding, "finish", lambda call: call == 2).patch(monkeypatch)
+    # Twice the first decision of the first piece, after both decisions of five pieces.
+    OutOfMemory(Deciding, "add", lambda call: call in (11, 12)).patch(monkeypatch)
+    found = [one.found() for one in block.judge(*sides()).values()]
+    assert [one is None for one in found] == [True, False]
+    assert block.where.notes == [NO_ROOM]
+
+
 def test_room_that_is_never_enough_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     where = a_place()
     block = Block(where, "argmax")

@@ -13,9 +13,11 @@ from bench.measure import Case, Figure, Row, Scale
 from bench.run import measure, merged
 
 ROOT = Path(__file__).resolve().parents[2]
-# They start processes, and differ from a case that is run in numbers only.
+# They start processes, and differ from cases that are run in numbers only; "same order" has its
+# verdict in common with "shuffled", and its ids with "all failing".
 ALIKE = {
     "kernels, float32, full",
+    "memory, same order",
     "recorded, 20000000 x 1",
     "two sessions, MLP of 1 ms for half a second",
     "two sessions, MLP of about 3 ms",

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from paritygate.core.errors import Interrupted, ParityError
 from paritygate_frontends.cli import ending
-from paritygate_frontends.cli.check import check
-from paritygate_frontends.cli.compare import compare
-from paritygate_frontends.cli.demo import demo
-from paritygate_frontends.cli.doctor import doctor
 from paritygate_frontends.cli.ending import UsageError, is_json, output
-from paritygate_frontends.cli.explain import explain
-from paritygate_frontends.cli.inspect import inspect
-from paritygate_frontends.cli.pack import pack
-from paritygate_frontends.cli.record import record
-from paritygate_frontends.cli.replay import replay
-from paritygate_frontends.cli.run import run
 
 EXIT_CODES = (
     "Exit codes: 0 release, 1 hold, 2 could not judge, 3 incomplete (clean, but the plan asks for "
@@ -40,8 +32,61 @@ def _explained_interrupt() -> Iterator[None]:
         raise Interrupted("interrupted; no verdict") from None
 
 
+VERBS = {  # each is the function of its name in the module of its name
+    "run": "Run a plan; or two models over golden samples.",
+    "compare": "Compare two packs of recorded outputs.",
+    "check": "Check a plan, its samples and models; run nothing.",
+    "inspect": "Look into a model: what would hold a run?",
+    "record": "Keep what one runner of a plan answers.",
+    "explain": "Explain a run, or why one sample failed.",
+    "replay": "Run failing samples again; same result?",
+    "demo": "Judge two small real models and explain it.",
+    "doctor": "Look at this machine: is it fit for a run?",
+    "pack": "Make packs of samples; look into them.",
+}
+_JUDGING = ("run", "compare", "record", "replay")
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The verbs by name; one is imported and laid out when it is asked for."""
+
+    def __init__(self) -> None:
+        self._laid_out: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._laid_out:
+            self._laid_out[name] = _lay_out(name, VERBS[name])
+        return self._laid_out[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._laid_out[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._laid_out[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+def _lay_out(name: str, short: str) -> Any:
+    verb = getattr(importlib.import_module(f"paritygate_frontends.cli.{name}"), name)
+    if isinstance(verb, typer.Typer):  # verbs of its own
+        return get_command(verb)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_HELP)
+    epilog = EXIT_CODES if name in _JUDGING else None
+    alone.command(name, short_help=short, epilog=epilog)(verb)
+    return get_command(alone)
+
+
 class _Verbs(TyperGroup):
     """The verbs as a group, in which a command line that can't be read is unjudged too."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Commands()})
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
         """Read what stands before the verb."""
@@ -78,22 +123,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
 )
-for verb, short in (
-    (run, "Run a plan; or two models over golden samples."),
-    (compare, "Compare two packs of recorded outputs."),
-    (check, "Check a plan, its samples and models; run nothing."),
-    (inspect, "Look into a model: what would hold a run?"),
-    (record, "Keep what one runner of a plan answers."),
-    (explain, "Explain a run, or why one sample failed."),
-    (replay, "Run failing samples again; same result?"),
-    (demo, "Judge two small real models and explain it."),
-    (doctor, "Look at this machine: is it fit for a run?"),
-):
-    epilog = EXIT_CODES if verb in (run, compare, record, replay) else None
-    app.command(short_help=short, epilog=epilog)(verb)
-app.add_typer(pack, name="pack", short_help="Make packs of samples; look into them.")
 
 
 def _show_version(wanted: bool) -> None:

@@ -15,6 +15,8 @@ from paritygate_frontends.cli.pack_synth import synth
 pack = typer.Typer(
     name="pack",
     help="Make packs of samples, and look into them.",
+    short_help="Make packs of samples; look into them.",
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

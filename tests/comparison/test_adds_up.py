@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paritygate.comparison.adds_up import what_is_wrong, what_was_not_sent
 from paritygate.comparison.details import SampleDetail, Worst

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 from tests.runners import test_contract
 from tests.runners.contract import RunnerContract, golden_inputs, make_batch
 

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import sysconfig
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests import models
 from tests.frontends.command import invoke
 from tests.packs import write_pack

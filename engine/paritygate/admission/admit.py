@@ -11,10 +11,10 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+from msgspec import Struct
 
 from paritygate.admission import semantic
 from paritygate.admission.check import start_check
@@ -33,8 +33,7 @@ from paritygate.core.digest import Watched, kept_digest
 _PROTOBUF_LIMIT = (1 << 31) - 1
 
 
-@dataclass(frozen=True)
-class ExternalFile:
+class ExternalFile(Struct, frozen=True):
     """A file beside the model: location relative to the model's folder, bytes, SHA-256 (hex)."""
 
     location: str
@@ -42,8 +41,7 @@ class ExternalFile:
     sha256: str
 
 
-@dataclass(frozen=True)
-class ModelIdentity:
+class ModelIdentity(Struct, frozen=True):
     """What a model is.
 
     Attributes:
@@ -64,8 +62,7 @@ class ModelIdentity:
     semantic: str
 
 
-@dataclass(frozen=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """A model that may be loaded, picklable: other processes can load the copy too.
 
     Attributes:

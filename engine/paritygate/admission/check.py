@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from paritygate.core.errors import FolderError
 
@@ -20,8 +21,7 @@ _CHILD = Path(__file__).with_name("_child.py")
 _STDERR_SHOWN = 500
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """Whether a model is well-formed, and otherwise one sentence that says what is wrong.
 
     Attributes:

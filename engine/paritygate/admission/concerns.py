@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from paritygate.core.text import clean
 
@@ -11,8 +13,7 @@ TOLD = 5
 _LONGEST = 120
 
 
-@dataclass(frozen=True)
-class Concern:
+class Concern(Struct, frozen=True):
     """Something in a model that holds every run of it.
 
     Attributes:

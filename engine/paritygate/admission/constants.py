@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from msgspec import Struct
 
 from paritygate.admission.values import PACKED_BITS, count_elements, dtype_of, iter_bytes
 
@@ -18,15 +18,13 @@ _DEEPEST = 32
 _Array = np.ndarray[Any, Any]
 
 
-@dataclass
-class Budget:
+class Budget(Struct):
     """Elements that may still be made of a model's constants."""
 
     left: int = 1 << 24
 
 
-@dataclass
-class Made:
+class Made(Struct):
     """A value that a node makes of one that may be constant, calculated once it is asked for.
 
     Attributes:

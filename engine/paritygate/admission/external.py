@@ -11,10 +11,10 @@ import errno
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import onnx
+from msgspec import Struct
 
 from paritygate.admission.concerns import short
 from paritygate.admission.errors import AdmissionError
@@ -29,8 +29,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 _MEMORY_MARK = "_ORT_MEM_ADDR_"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What a model reads of another file.
 
     Attributes:

@@ -13,8 +13,9 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paritygate.admission.errors import AdmissionError, staging_error
 from paritygate.admission.place import VARIABLE, staging_root
@@ -27,8 +28,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """A regular file that is open for reading.
 
     Attributes:
@@ -47,8 +47,7 @@ class Source:
         return self.watched.stamp["size"]
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(Struct, frozen=True):
     """What a copy holds: bytes, SHA-256 (hex), and whether it shares its blocks."""
 
     bytes: int

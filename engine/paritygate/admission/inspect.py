@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
+from msgspec import Struct, field
 
 from paritygate.admission.concerns import Concern
 from paritygate.admission.errors import AdmissionError
@@ -30,8 +30,7 @@ from paritygate.admission.structure import note_outputs
 OWN_DOMAINS = ("com.microsoft", "com.ms.", "ai.onnx", "org.pytorch.aten")
 
 
-@dataclass(frozen=True)
-class Inspection:
+class Inspection(Struct, frozen=True):
     """What a look into a model found, picklable.
 
     Attributes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from paritygate.admission.concerns import short
 from paritygate.admission.errors import AdmissionError
@@ -17,8 +18,7 @@ STANDARD_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.pr
 _LONGEST, _MOST = 1_000, 1_000
 
 
-@dataclass(frozen=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True):
     """What a model says of itself.
 
     Attributes:

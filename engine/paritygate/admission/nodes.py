@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import onnx
+from msgspec import Struct
 
 from paritygate.admission.operators import Operator, Operators
 
 Place = Literal["graph", "body", "function"]
 
 
-@dataclass(frozen=True)
-class ModelNode:
+class ModelNode(Struct, frozen=True):
     """One node as it stands in the file.
 
     Attributes:

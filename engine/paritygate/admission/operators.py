@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import onnx
+from msgspec import Struct
 
 from paritygate.admission.concerns import short
 from paritygate.admission.values import dtype_text
@@ -14,8 +14,7 @@ from paritygate.admission.values import dtype_text
 _LONGEST = 200
 
 
-@dataclass(frozen=True, order=True)
-class Operator:
+class Operator(Struct, frozen=True, order=True):
     """An operator with the attributes that it has somewhere.
 
     Attributes:

@@ -13,8 +13,9 @@ import os
 import shutil
 import stat
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paritygate.admission.errors import AdmissionError, staging_error
 
@@ -23,8 +24,7 @@ _PREFIX = "paritygate-staging-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A locked folder that only this user can look into.
 
     Attributes:

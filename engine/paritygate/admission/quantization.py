@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
+from msgspec import Struct, field
 
 from paritygate.admission.concerns import Concern, counted, short, some
 from paritygate.admission.roles import (
@@ -36,8 +36,7 @@ _CANT = ("can't be right", "can't be right")
 _RANGES = {"INT8": (-128, 127), "UINT8": (0, 255), "INT16": (-32768, 32767), "UINT16": (0, 65535)}
 
 
-@dataclass
-class _Found:
+class _Found(Struct):
     """What was seen so far."""
 
     formats: set[str] = field(default_factory=set)
@@ -52,8 +51,7 @@ class _Found:
     weighed: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class Quantization:
+class Quantization(Struct, frozen=True):
     """How a model is quantised.
 
     Attributes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from msgspec import Struct, field
 
 from paritygate.admission.constants import Budget, Constant, iter_made, resolve
 
@@ -20,8 +20,7 @@ _Maps = tuple[_Seen, ...]
 _Graph = onnx.GraphProto | onnx.FunctionProto
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The nodes of one graph, body or function.
 
     Attributes:

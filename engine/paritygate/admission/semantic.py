@@ -11,11 +11,11 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import onnx
+from msgspec import Struct, field
 
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.model import iter_nodes, walk_nodes
@@ -27,8 +27,7 @@ VERSION = 1
 _Ref = list[Any]
 
 
-@dataclass(frozen=True)
-class GraphDigest:
+class GraphDigest(Struct, frozen=True):
     """What a model calculates.
 
     Attributes:
@@ -78,8 +77,7 @@ def used_opsets(model: onnx.ModelProto) -> dict[str, int]:
     return found
 
 
-@dataclass
-class _Tensors:
+class _Tensors(Struct):
     """Digests of tensors, each made once."""
 
     folder: Path

@@ -13,11 +13,12 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from paritygate.admission.errors import AdmissionError
 from paritygate.admission.files import copy_file, open_file
@@ -33,8 +34,7 @@ class _Copies(Protocol):
 T = TypeVar("T", bound=_Copies)
 
 
-@dataclass(frozen=True)
-class StagedFile:
+class StagedFile(Struct, frozen=True):
     """A copy of one file, which other processes of this user can read too.
 
     Attributes:

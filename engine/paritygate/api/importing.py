@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.api.building import build_pack
 from paritygate.core.errors import GoldenError
@@ -29,8 +30,7 @@ from paritygate.golden.polygraphy_data import read_json
 Where = str | PathLike[str]
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A pack that was made of other data.
 
     Attributes:

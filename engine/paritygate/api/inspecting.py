@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from paritygate.admission.admit import Admitted, admit_model
 from paritygate.admission.concerns import Concern, short

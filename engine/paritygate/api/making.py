@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.api.building import build_pack
 from paritygate.api.plans import PathLike, load_plan
@@ -52,8 +53,7 @@ def make_boundary(
     return make(loaded, Path(path), BoundaryOptions(budget, per_side, seed, with_golden))
 
 
-@dataclass(frozen=True)
-class Synthetic:
+class Synthetic(Struct, frozen=True):
     """A pack of synthetic samples: the file, and what was left out."""
 
     built: Built

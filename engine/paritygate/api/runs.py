@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from paritygate.api.plans import PathLike, load_plan, plan_from_models
 from paritygate.api.result import RunResult

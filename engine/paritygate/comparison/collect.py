@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.decide.detail import Told
 from paritygate.comparison.details import SampleDetail
@@ -254,8 +254,7 @@ class _Collecting:
         return row
 
 
-@dataclass(frozen=True)
-class _Worst:
+class _Worst(Struct, frozen=True):
     """For each of some samples the output with the worst element, its keys and its index."""
 
     outputs: list[str]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from paritygate.comparison.decide.bands import BandJudge
 from paritygate.comparison.decide.base import Codes, choose_compare_as, only_on_cpu

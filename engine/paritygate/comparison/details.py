@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 Ints = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
@@ -16,8 +16,7 @@ Doubles = npt.NDArray[np.float64]
 NOT_LOOKED = -2
 
 
-@dataclass(frozen=True)
-class Worst:
+class Worst(Struct, frozen=True):
     """Worst elements of some samples, `(n,)` each.
 
     Attributes:
@@ -58,8 +57,7 @@ class Worst:
             getattr(self, name)[has] = getattr(other, name)[at[has]]
 
 
-@dataclass
-class SampleDetail:
+class SampleDetail(Struct):
     """The result of each sample.
 
     Attributes:

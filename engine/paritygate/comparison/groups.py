@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.rows import Ints, Mask
 from paritygate.core.ragged import Ragged, Tensor, shape_of, stack_rows
 from paritygate.gpu.tensor import DeviceTensor, fetch, on_host
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """Samples of one shape on each side.
 
     Attributes:

@@ -7,10 +7,10 @@ union. What is kept depends on the samples only, never on the order in which the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.core.tensors import Array
 
@@ -18,8 +18,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class KeptRow:
+class KeptRow(Struct, frozen=True):
     """One failing sample with the values of both sides.
 
     Attributes:

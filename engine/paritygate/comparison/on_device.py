@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from paritygate.comparison.adds_up import what_is_not_listed
 from paritygate.comparison.details import NOT_LOOKED, SampleDetail, Worst

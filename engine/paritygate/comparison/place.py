@@ -7,8 +7,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from msgspec import Struct, field
 
 from paritygate.core.errors import DeviceError
 from paritygate.core.tensors import CompareOn
@@ -26,8 +27,7 @@ _SIMULATED = Chip("Numba's simulator", "none", 0, "", "none")
 MEND = 'use --compare-on cpu (compare_on = "cpu" in the plan), or auto'
 
 
-@dataclass
-class Place:
+class Place(Struct):
     """A GPU that a run compares on; several threads share it.
 
     Attributes:

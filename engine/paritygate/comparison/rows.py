@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.comparison.keep import KeptRow
 from paritygate.core.ragged import Tensor
@@ -35,8 +35,7 @@ class ReadsIds(Protocol):
         """Of these samples."""
 
 
-@dataclass(frozen=True)
-class SampleRows:
+class SampleRows(Struct, frozen=True, dict=True):
     """The samples of a block that were run, in pack order.
 
     Attributes:
@@ -127,8 +126,7 @@ def is_all(mask: Mask) -> bool:
     return bool(mask[:1].all() if mask.strides == (0,) else mask.all())
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Samples of a block that a runner gave no answer for.
 
     Attributes:
@@ -142,8 +140,7 @@ class Failure:
     text: str
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True):
     """What one runner answered for a block.
 
     Attributes:
@@ -177,8 +174,7 @@ class Side:
         return first
 
 
-@dataclass(frozen=True)
-class FailedRows:
+class FailedRows(Struct, frozen=True):
     """Failing samples of one block and stage, in pack order; never truncated."""
 
     ordinals: Ints
@@ -187,8 +183,7 @@ class FailedRows:
     decisions: Mapping[str, tuple[list[str], list[str]]]
 
 
-@dataclass(frozen=True)
-class KeptCandidates:
+class KeptCandidates(Struct, frozen=True):
     """Rows that may enter a bounded set, with the keys of all of them."""
 
     primary: Floats
@@ -196,8 +191,7 @@ class KeptCandidates:
     ordinals: Ints
 
 
-@dataclass(frozen=True)
-class StageResult:
+class StageResult(Struct, frozen=True):
     """One stage over one block."""
 
     tally: StageTally
@@ -207,8 +201,7 @@ class StageResult:
     rows: Mapping[int, KeptRow] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class KeepHint:
+class KeepHint(Struct, frozen=True):
     """What the bounded sets hold by now: rows below a threshold need not be copied."""
 
     limit: int

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 _TOKEN = re.compile(r"\s*(<=|<|[^\s<>=]+)")
 
 
-@dataclass(frozen=True)
-class Bands:
+class Bands(Struct, frozen=True):
     """Ordered bands of a score.
 
     Attributes:

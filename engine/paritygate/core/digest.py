@@ -9,15 +9,15 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 # A file changed this recently may change again within the same tick of its time stamp.
 _SETTLED_NS = 2_000_000_000
 
 
-@dataclass(frozen=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """A file as it was before it was digested.
 
     Attributes:

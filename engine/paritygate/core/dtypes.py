@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, cast
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 NARROW_FLOATS = (
     "float16",
@@ -115,8 +115,7 @@ def widened(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.astype(wide)
 
 
-@dataclass(frozen=True)
-class FloatFormat:
+class FloatFormat(Struct, frozen=True):
     """Which numbers a float dtype holds.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SHOWN_PROBLEMS = 50
 
@@ -20,8 +21,7 @@ class ParityError(Exception):
     exit_code = 2
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing wrong with a plan: the dotted path of the field and what to change."""
 
     path: str

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Made:
+
+class Made(Struct, frozen=True):
     """Folders were made, which go again unless the run ends.
 
     Attributes:
@@ -37,8 +38,7 @@ class Prepared:
     recorded: tuple[Path, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """So far. `elapsed_s` counts from the first block; `left_s` is None until it can be told.
 
     `flips` and `failed` are None where nothing is judged.
@@ -52,15 +52,13 @@ class Progress:
     left_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Compiling:
+class Compiling(Struct, frozen=True):
     """Everything waits for kernels that are compiled, as on a first run; `seconds` so far."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The run is over."""
 
     verdict: str

@@ -12,10 +12,11 @@ import json
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from paritygate.core.coverage import coverage_problems
@@ -30,8 +31,7 @@ from paritygate.core.tables import NAME, BatchDim, PlanTable, describe_problems
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One comparison: reference, candidate, tolerances, budgets.
 
     Attributes:
@@ -72,8 +72,7 @@ class Stage:
         return not self.of_inputs and self.judges(output)
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A validated plan.
 
     Attributes:

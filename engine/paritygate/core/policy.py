@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
+
+from msgspec import Struct
 
 from paritygate.core.bands import Bands
 
 
-@dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True):
     """Rule for one output of one stage.
 
     `allowed = atol + rtol * |ref|` in float64, product and sum rounded separately.
@@ -39,8 +39,7 @@ class Tolerance:
 Transform = Literal["softmax", "sigmoid"]
 
 
-@dataclass(frozen=True)
-class DecisionRule:
+class DecisionRule(Struct, frozen=True):
     """A downstream action derived from an output.
 
     Attributes:

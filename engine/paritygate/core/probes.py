@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 ProbeName = Literal[
     "batch_zero", "batch_over", "rank", "dtype", "name", "missing", "dim_over", "dim_zero"
@@ -12,16 +13,14 @@ ProbeName = Literal[
 Outcome = Literal["refused", "accepted", "crashed", "late", "not_tried"]
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """What became of a probe: refused with the reason, or accepted with what was answered."""
 
     outcome: Outcome
     text: str
 
 
-@dataclass(frozen=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """One probe.
 
     Attributes:
@@ -37,8 +36,7 @@ class ProbeResult:
     runners: Mapping[str, Tried] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Probes:
+class Probes(Struct, frozen=True):
     """All probes of a run.
 
     Attributes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.core.dtypes import DTYPES as DTYPES
 from paritygate.core.dtypes import FLOATS as FLOATS
@@ -23,8 +25,7 @@ Stats = Literal["gate", "full"]
 CompareOn = Literal["cpu", "cuda", "auto"]
 
 
-@dataclass(frozen=True)
-class TensorSpec:
+class TensorSpec(Struct, frozen=True):
     """Name, dtype and dims of a tensor; the sample axis, where there is one, is axis 0.
 
     A dim is an int where fixed, a name where symbolic, None where unknown.
@@ -39,8 +40,7 @@ class TensorSpec:
         return f"{self.name}: {self.dtype}[{dims}]"
 
 
-@dataclass(frozen=True)
-class ColumnSpec:
+class ColumnSpec(Struct, frozen=True):
     """A tensor column of a pack: dtype and the shape of one sample, None where a dim varies.
 
     Attributes:
@@ -74,8 +74,7 @@ class ColumnSpec:
         return f"{self.name}: {self.dtype}[{', '.join(['batch', *dims])}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """What a runner is given: consecutive samples of one bucket, padded to an approved size.
 
     Attributes:
@@ -143,8 +142,7 @@ MAX_BATCHED_BLOCK = 65_536  # of samples that no runner is given all at once
 _SHARE = 8  # a block is at most this part of what is left of the pack
 
 
-@dataclass(frozen=True, slots=True)
-class BlockSizes:
+class BlockSizes(Struct, frozen=True):
     """How many samples a block may have.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Verdict(StrEnum):
@@ -46,8 +47,7 @@ def rule_names(bits: int) -> list[str]:
     return [name for name, bit in SAMPLE_RULES.items() if bits & bit]
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why a run does not release.
 
     Attributes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # Release -> newest opset of ai.onnx, newest of ai.onnx.ml, newest IR version. Measured with the
 # wheels of these releases, since their documentation is off by one in places: what each says that
@@ -32,8 +33,7 @@ RUNTIMES: Mapping[str, tuple[int, int, int]] = {
 _RELEASE = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Struct, frozen=True):
     """A runtime that isn't here; None: no limit of this kind is known or given.
 
     Attributes:

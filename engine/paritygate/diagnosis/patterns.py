@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.policy import Tolerance
 from paritygate.core.tensors import Array
@@ -26,8 +26,7 @@ FEWEST_VARIED = 4
 _CELLS = 1 << 23
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """One output of one failing sample, in float64."""
 
     ref: Doubles
@@ -43,8 +42,7 @@ class Pair:
             return None
 
 
-@dataclass(frozen=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """Something that makes the sides agree.
 
     Attributes:

@@ -7,12 +7,12 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from paritygate.core.dtypes import STRING, is_float, numpy_dtype, rounded
 from paritygate.core.errors import GoldenError
@@ -30,8 +30,7 @@ ID = "sample_id"
 _BUILDING = ".building"
 
 
-@dataclass(frozen=True)
-class Take:
+class Take(Struct, frozen=True):
     """One column of the pack.
 
     Attributes:
@@ -54,8 +53,7 @@ class Take:
         return self.name.startswith(("in.", "out."))
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Consecutive rows of a source: where they come from, and its row of the first one."""
 
     source: str
@@ -63,8 +61,7 @@ class Piece:
     rows: pa.RecordBatch
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     """A pack that was built: where, how many samples, its content digest."""
 
     path: Path

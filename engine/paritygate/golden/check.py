@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from paritygate.golden.content import recorded_digest
 from paritygate.golden.equal import DigestStore, EqualSamples, repeated, shared
@@ -31,8 +32,7 @@ _STEP = 65_536
 MOST_VALUES = 1_000
 
 
-@dataclass(frozen=True)
-class PackUse:
+class PackUse(Struct, frozen=True):
     """What a pack's columns are.
 
     Attributes:
@@ -54,8 +54,7 @@ class PackUse:
     slice_if_there: str | None = None
 
 
-@dataclass(frozen=True)
-class PackFacts:
+class PackFacts(Struct, frozen=True):
     """What was found.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from paritygate.core.dtypes import HALF_BYTES, limits_of
 from paritygate.core.tensors import Array
@@ -15,8 +15,7 @@ from paritygate.golden.dtypes import READ, bools_in, dtype_of, elements_in, numb
 _VARIABLE = "arrow.variable_shape_tensor"
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Dtype and dims of one sample; a dim is None where the type doesn't fix it (lists)."""
 
     dtype: str

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from paritygate.core.dtypes import STRING
 from paritygate.golden.columns import (
@@ -40,8 +40,7 @@ class UndigestedTypeError(Exception):
     """A column of a type that has no such bytes."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """Bytes of consecutive rows, end to end.
 
     Attributes:

@@ -10,12 +10,12 @@ import heapq
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.errors import FolderError
 from paritygate.golden.write import folder_error
@@ -31,8 +31,7 @@ Records = npt.NDArray[Any]
 Pairs = list[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class EqualSamples:
+class EqualSamples(Struct, frozen=True):
     """Samples whose inputs are those of others.
 
     Attributes:

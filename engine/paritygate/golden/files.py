@@ -5,16 +5,16 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.formats import SUFFIXES, is_pack_file
 from paritygate.golden.source import cannot_open
 
 
-@dataclass(frozen=True)
-class PackFile:
+class PackFile(Struct, frozen=True):
     """One file of a pack: its rows and its size in bytes."""
 
     path: Path

@@ -8,13 +8,13 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.ascending import all_ascend, can_share
@@ -41,8 +41,7 @@ Keys = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Duplicate:
+class Duplicate(Struct, frozen=True):
     """An id that occurs again: its first position and this one, over all files."""
 
     id: int | str
@@ -50,8 +49,7 @@ class Duplicate:
     row: int
 
 
-@dataclass(frozen=True)
-class IdScan:
+class IdScan(Struct, frozen=True):
     """What the pass before a run found.
 
     Attributes:

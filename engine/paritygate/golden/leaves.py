@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from paritygate.core.digest import Watched, canonical_json
 from paritygate.core.errors import GoldenError
@@ -37,8 +37,7 @@ _STEP_BYTES = 8 << 20
 _TENSORS = ("in.", "out.")
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What of a pack is digested.
 
     Attributes:
@@ -52,8 +51,7 @@ class Wanted:
     only_inputs: bool = False
 
 
-@dataclass(frozen=True)
-class SampleDigests:
+class SampleDigests(Struct, frozen=True):
     """Digests of consecutive samples, 32 bytes each.
 
     Attributes:
@@ -129,8 +127,7 @@ class SampleReader:
         self.close()
 
 
-@dataclass(frozen=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """Columns of one file.
 
     Attributes:

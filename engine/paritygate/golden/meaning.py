@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 AXES, CHANNELS, UNITS = "paritygate.axes", "paritygate.channels", "paritygate.units"
 CHANNEL = "channel"
@@ -12,8 +13,7 @@ CHANNEL = "channel"
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """What a column says; None where it says nothing.
 
     Attributes:

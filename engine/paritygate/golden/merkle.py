@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _NODE = b"\x01"
 _ROOT = b"\x02"
@@ -49,8 +50,7 @@ class Tree:
         return _sha256(b"").digest() if root is None else root
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """That a sample belongs to a pack: what has to be hashed with it to come to the digest.
 
     Attributes:

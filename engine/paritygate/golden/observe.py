@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.dtypes import INTEGERS, is_float, widened
 from paritygate.core.ragged import Ragged, shape_of, take_rows
@@ -21,8 +21,7 @@ Number = int | float
 LeaveOut = Callable[[int, int], npt.NDArray[np.bool_]]
 
 
-@dataclass(frozen=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """One tensor over all samples.
 
     Attributes:

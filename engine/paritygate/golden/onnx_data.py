@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.dtypes import DTYPES, dtype_name
 from paritygate.core.errors import GoldenError
@@ -30,8 +30,7 @@ _WIDEST = 16  # bytes of an element
 Tensors = dict[str, Array]
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(Struct, frozen=True):
     """Inputs and outputs of a model by number: their names, and "tensor", "sequence", "optional".
 
     Empty: names are those that the files say, and what looks like a sequence is one.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.equal import DigestStore, EqualSamples, shared
@@ -17,8 +17,7 @@ from paritygate.golden.pack import open_pack
 SampleId = int | str
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """What two packs have in common.
 
     Attributes:
@@ -105,8 +104,7 @@ class OverlapCheck:
         return IdsOf(patterns, self._folder, self._id_column)
 
 
-@dataclass(frozen=True)
-class IdsOf:
+class IdsOf(Struct, frozen=True):
     """Ids of some rows of a pack, which is opened for them alone."""
 
     patterns: Sequence[str | Path]

@@ -11,11 +11,11 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from paritygate.core.digest import watch
 from paritygate.core.errors import GoldenError
@@ -37,8 +37,7 @@ _UNEVEN_ROWS = 4_096
 _READ_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class _Group:
+class _Group(Struct, frozen=True, eq=False):
     """A row group.
 
     Attributes:

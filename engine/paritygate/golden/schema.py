@@ -6,11 +6,12 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.core.errors import GoldenError
 from paritygate.core.tensors import ColumnSpec
@@ -32,8 +33,7 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What to look for in the files of a pack.
 
     Attributes:
@@ -62,8 +62,7 @@ class Selection:
     varying: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class PackColumns:
+class PackColumns(Struct, frozen=True):
     """The columns of one file that are used.
 
     Attributes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.source import MappedSource, fields_of, reading
@@ -26,8 +26,7 @@ _PADDING = 4096
 Dictionaries = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Messages:
+class _Messages(Struct, frozen=True):
     """Places of a stream's messages.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.dtypes import DTYPES, is_float, is_string, numpy_dtype
 from paritygate.core.errors import GoldenError
@@ -21,8 +21,7 @@ _BYTES = 64 << 20
 Bounds = Mapping[str, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class GraphInput:
+class GraphInput(Struct, frozen=True):
     """An input of a model: dtype, and the dims of one sample, a name where one is open."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from paritygate.golden.columns import ValueFault, first_null
 from paritygate.golden.dtypes import numbers_in, texts_in
@@ -18,8 +18,7 @@ NULL = "(null)"
 Ids = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 
-@dataclass(frozen=True)
-class SliceCodes:
+class SliceCodes(Struct, frozen=True):
     """Slice values of consecutive samples: `codes[i]` is the place of sample i's in `values`."""
 
     values: list[str]

@@ -6,9 +6,10 @@ import ctypes
 import importlib.metadata
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 LIBRARY = "libcuda.so.1"
 PACKAGES = ("numba-cuda", "cupy-cuda13x", "cupy-cuda12x", "cupy")
@@ -17,8 +18,7 @@ _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
 _NAME_BYTES = 256
 
 
-@dataclass(frozen=True)
-class Chip:
+class Chip(Struct, frozen=True):
     """A GPU.
 
     Attributes:

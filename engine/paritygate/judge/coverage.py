@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paritygate.core.bands import Bands
 from paritygate.core.coverage import DecisionCoverage, classes_of, dims_of
@@ -20,8 +21,7 @@ SHOWN = 5
 _NEXT = "add golden samples that do; `paritygate pack boundary PLAN -o PACK` makes some"
 
 
-@dataclass(frozen=True)
-class EdgeSide:
+class EdgeSide(Struct, frozen=True):
     """Reference scores on one side of an edge, those on the edge among them that fall there.
 
     Attributes:

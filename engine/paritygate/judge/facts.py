@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.probes import Probes
@@ -19,8 +20,7 @@ SampleId = int | str
 Locate = Callable[[int], SampleId]
 
 
-@dataclass(frozen=True)
-class SideFacts:
+class SideFacts(Struct, frozen=True):
     """One side of a stage.
 
     Attributes:
@@ -40,8 +40,7 @@ class SideFacts:
     load_detail: str = ""
 
 
-@dataclass(frozen=True)
-class StageFacts:
+class StageFacts(Struct, frozen=True):
     """One stage: its sides, its tally (None: it didn't run), and the names of decision codes."""
 
     stage: Stage
@@ -51,8 +50,7 @@ class StageFacts:
     decision_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """A whole run.
 
     Attributes:
@@ -90,8 +88,7 @@ class RunFacts:
     rejections: Sequence[tuple[SampleId, str]] = ()
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The verdict, why, each stage's verdict, and what was not judged."""
 
     verdict: Verdict

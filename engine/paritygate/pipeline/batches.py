@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.rows import SampleRows
 from paritygate.core.errors import RunnerError
@@ -16,8 +16,7 @@ from paritygate.runners.base import Lease, Runner, RunnerSession
 from paritygate.runners.failures import PartialError, SampleFailure
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """How a runner's batches are cut; the same for every block.
 
     Attributes:

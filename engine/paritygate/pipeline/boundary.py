@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from paritygate.comparison.decide.function import load_function
 from paritygate.core.errors import GoldenError, PlanError, Problem
@@ -33,8 +33,7 @@ MOST_KEYS = 64
 MOST_FILLERS = 4_096
 
 
-@dataclass(frozen=True)
-class BoundaryOptions:
+class BoundaryOptions(Struct, frozen=True):
     """How to search.
 
     Attributes:
@@ -50,16 +49,14 @@ class BoundaryOptions:
     with_golden: bool = False
 
 
-@dataclass(frozen=True)
-class Boundary:
+class Boundary(Struct, frozen=True):
     """A pack of boundary samples: the file, and a status and a sentence on each thing in it."""
 
     built: Built
     lines: tuple[tuple[str, str], ...]
 
 
-@dataclass
-class _Made:
+class _Made(Struct):
     rows: list[Row] = field(default_factory=list)
     lines: list[tuple[str, str]] = field(default_factory=list)
 
@@ -234,8 +231,7 @@ def _search(
             _tell(rule, target, found, made)
 
 
-@dataclass(frozen=True)
-class _Target:
+class _Target(Struct, frozen=True):
     """Where to search: what it is called, the two sides' words, and where to start."""
 
     name: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.comparison.decide.function import Function
 from paritygate.comparison.decisions import DecisionComparer
@@ -25,8 +26,7 @@ from paritygate.tally.stage import Hits
 Sample = Mapping[str, Array]
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What is decided of one sample.
 
     Attributes:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from paritygate.core.coverage import dims_of
 from paritygate.core.dtypes import float_format, is_float, is_string, limits_of, numpy_dtype
@@ -27,8 +27,7 @@ MOST_CORNERS = 16
 MOST_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One sample of the pack: its id, what it is for, and whether it must be rejected.
 
     Attributes:
@@ -42,8 +41,7 @@ class Row:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Struct, frozen=True):
     """What samples are made of.
 
     Attributes:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.core.tensors import Array
 from paritygate.pipeline.boundary_eval import Decider, Reference, Sample, Seen
@@ -25,8 +25,7 @@ _ROUNDS = 8
 _TRIED = 128
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """What was met of one edge.
 
     Attributes:
@@ -73,8 +72,7 @@ class Found:
                 del side[self.kept :]
 
 
-@dataclass
-class Search:
+class Search(Struct):
     """A search for one edge.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct, field
 
 from paritygate.comparison.keep import KeepBest, KeptRow
 from paritygate.comparison.rows import KeepHint
@@ -19,8 +20,7 @@ from paritygate.pipeline.window import WindowOrder
 from paritygate.runfolder import IdsWriter, RunFolder, write_shard
 
 
-@dataclass
-class Seconds:
+class Seconds(Struct):
     """Time spent, summed over threads."""
 
     read: float = 0.0

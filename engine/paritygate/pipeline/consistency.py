@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paritygate.core.errors import RunnerError
 from paritygate.core.plan import Stage
@@ -98,8 +99,7 @@ def _recorded_at(runner: Runner) -> str:
     )
 
 
-@dataclass
-class _Check:
+class _Check(Struct):
     """One runner: what it is run at, and what was measured so far."""
 
     prepared: Prepared

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import replace
 
 from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
@@ -49,8 +51,7 @@ from paritygate.tally.noise import Noise
 from paritygate.tally.stage import StageTally, Tally
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """How to run, as against what to judge.
 
     Attributes:
@@ -80,8 +81,7 @@ class Options:
     compare_on: CompareOn | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A finished run: its judgement, its summary and its folder, if it left one."""
 
     judgement: Judgement
@@ -240,7 +240,7 @@ def run_prepared(
         summary["noise"] = describe_noise(noise, references, prepared.pack.id_of)
         add_noise(summary["stages"], noise)
     if probes.is_asked:
-        summary["probes"] = asdict(probes)
+        summary["probes"] = to_builtins(probes)
         del summary["probes"]["is_asked"]
     return Outcome(judgement, summary, None, tally)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.core.plan import Plan
 from paritygate.core.text import clean
@@ -25,8 +25,7 @@ _STEP = 4_096
 _TOLD = 10
 
 
-@dataclass
-class Held:
+class Held(Struct):
     """What a contract makes of the samples of a pack.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from paritygate.comparison.judged import dtypes_disagree
 from paritygate.comparison.place import On, Place
@@ -21,8 +23,7 @@ BETTER = 1.2  # what is nearer is noise
 BUDGET_S = 0.2  # after which no other output is tried
 
 
-@dataclass(frozen=True)
-class HostOutput:
+class HostOutput(Struct, frozen=True):
     """An output that at least one side has on the host.
 
     Attributes:
@@ -42,8 +43,7 @@ class HostOutput:
     size: int
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """How fast an output is compared, in bytes of both sides a second.
 
     Attributes:

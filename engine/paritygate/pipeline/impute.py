@@ -6,12 +6,12 @@ A function is given one sample at a time, so that what it answers depends on no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.dtypes import dtype_name, is_float, numpy_dtype, rounded, widened
 from paritygate.core.errors import ImputeError, PlanError, Problem, RunnerLoadError
@@ -27,8 +27,7 @@ Counts = npt.NDArray[np.int64]
 Call = Any
 
 
-@dataclass(frozen=True)
-class Imputation:
+class Imputation(Struct, frozen=True):
     """What the NaN of an input are replaced by.
 
     Attributes:
@@ -57,8 +56,7 @@ class Imputation:
         return filled, counts
 
 
-@dataclass(frozen=True)
-class Imputed:
+class Imputed(Struct, frozen=True):
     """What was replaced in an input: samples, and elements of them."""
 
     samples: int = 0

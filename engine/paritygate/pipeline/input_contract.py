@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.dtypes import INTEGERS, is_float, is_string, limits_of, widened, worked_in
 from paritygate.core.tensors import Array
@@ -141,8 +142,7 @@ class InputContract:
         return tile
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """Samples that break a contract: `(k,)` rows, first bad element, number of bad ones."""
 
     rows: Counts

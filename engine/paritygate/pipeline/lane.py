@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, all_of, none_of
 from paritygate.core.errors import GoldenError, RunnerError

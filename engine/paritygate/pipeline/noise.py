@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.comparison.rows import Ints, KeepHint, Side
 from paritygate.comparison.stage import StageComparer
@@ -55,8 +56,7 @@ def measure_noise(ready: Preparation, table: NoiseTable | None) -> Noise:
     return Noise(True, {name: reference.result() for name, reference in found.items()})
 
 
-@dataclass
-class _Variation:
+class _Variation(Struct):
     """One changed circumstance: whose session answers, at which batch size, in which order."""
 
     cause: Cause
@@ -111,8 +111,7 @@ def _reversed(count: int, rows: int) -> Ints:
     return np.concatenate([batch[::-1] for batch in batches])
 
 
-@dataclass
-class _Reference:
+class _Reference(Struct):
     """One reference: what is varied, the stages that judge it, and what was measured so far."""
 
     prepared: Prepared

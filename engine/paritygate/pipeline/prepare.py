@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.comparison.place import open_place
 from paritygate.comparison.stage import StageComparer
@@ -50,8 +51,7 @@ from paritygate.runners.registry import prepare_all
 DEFAULT_LABEL = "label"
 
 
-@dataclass(frozen=True)
-class CallableRunner:
+class CallableRunner(Struct, frozen=True):
     """A function object, or a program of torch, as a runner.
 
     Attributes:
@@ -65,8 +65,7 @@ class CallableRunner:
     is_program: bool = False
 
 
-@dataclass(frozen=True)
-class Preparation:
+class Preparation(Struct, frozen=True):
     """What stands ready, and what doesn't.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.dtypes import dtype_name, zeros
 from paritygate.core.plan import Plan
@@ -17,8 +17,7 @@ _OTHER = {"float32": "float64", "int64": "int32", "string": "float32"}
 _MOST_BYTES = 1 << 28
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What is tried: inputs, name -> `(size, ...)`."""
 
     name: ProbeName

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
 from paritygate.core.errors import FolderError, PlanError, Problem
@@ -37,8 +40,7 @@ _OTHER_BATCHES = "since samples were rejected, a run may put others together in 
 _DRIFT = "it was not checked whether they are what the pack had recorded (runner.reference_drift)"
 
 
-@dataclass(frozen=True)
-class RecordOptions:
+class RecordOptions(Struct, frozen=True):
     """How to record.
 
     Attributes:

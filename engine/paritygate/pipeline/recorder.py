@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from paritygate.comparison.rows import Ints, SampleRows, Side
 from paritygate.core.digest import sha256_file
@@ -39,8 +39,7 @@ from paritygate.tally.stage import FirstError, Hits
 _WRITTEN_ROWS = 8_192
 
 
-@dataclass(frozen=True)
-class _Answers:
+class _Answers(Struct, frozen=True):
     """One block: its samples that were answered, and what became of the others."""
 
     ordinals: Ints
@@ -50,8 +49,7 @@ class _Answers:
     errors: Mapping[str, FirstError]
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What a recorder has done.
 
     Attributes:

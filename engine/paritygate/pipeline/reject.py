@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.tensors import Array
 from paritygate.core.violation import Violation
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Outcome = Literal["rejected", "as_expected", "not_rejected"]
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """A sample that was not run, and why.
 
     Attributes:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paritygate.core.plan import Plan
 from paritygate.core.shapes import has_names, sample_dims
 from paritygate.core.violation import Violation
 
 
-@dataclass(frozen=True)
-class ShapeContract:
+class ShapeContract(Struct, frozen=True):
     """What the shapes of a sample's inputs must satisfy.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.comparison.rows import Ids, KeepHint, SampleRows, Side, StageResult
 from paritygate.comparison.stage import StageComparer
@@ -29,8 +29,7 @@ from paritygate.tally.stage import Hits, Tally
 Witness = Callable[[SampleRows, Mapping[str, Side], Mapping[str, StageResult]], None]
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Struct, frozen=True, dict=True):
     """Everything that a span needs, the same for every thread.
 
     Attributes:
@@ -89,8 +88,7 @@ class Prepared:
         return [name for name in self.pack.inputs if name not in needed] if self.runners else []
 
 
-@dataclass(frozen=True)
-class BlockInput:
+class BlockInput(Struct, frozen=True):
     """A block that has been read: its samples, and the inputs of those that may run.
 
     Attributes:
@@ -107,8 +105,7 @@ class BlockInput:
     imputed: Mapping[str, Imputed] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class BlockResult:
+class BlockResult(Struct, frozen=True):
     """One block, run and compared in every stage. Times in seconds, by runner name."""
 
     block: Block
@@ -126,8 +123,7 @@ class BlockResult:
         return Tally(1, self.block.samples, stages, self.coverage)
 
 
-@dataclass
-class Hints:
+class Hints(Struct):
     """Thresholds of the bounded sets so far; written by one thread, read by all."""
 
     by_stage: dict[str, KeepHint] = field(default_factory=dict)

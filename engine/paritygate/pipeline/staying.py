@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.comparison.place import Place, describe_place, find_place, open_place
 from paritygate.comparison.stage import StageComparer
@@ -20,8 +21,7 @@ from paritygate.pipeline.host_outputs import (
 from paritygate.runners.base import Runner
 
 
-@dataclass(frozen=True)
-class Placing:
+class Placing(Struct, frozen=True):
     """Where a run compares.
 
     Attributes:

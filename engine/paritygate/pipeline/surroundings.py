@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from paritygate.core.digest import digest_of
 from paritygate.core.errors import GoldenError
@@ -20,8 +21,7 @@ from paritygate.runners.recorded import RecordedRunner
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """The digests of the golden files, and the environment."""
 
     pack: GoldenPack

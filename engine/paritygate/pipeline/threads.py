@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.pipeline.span import Prepared
 from paritygate.runners.recorded import RecordedRunner
@@ -24,8 +26,7 @@ _BUSY_PERCENT = 33.0
 _BETTER = 1.1  # what is nearer is noise, and a wrong choice of fewer threads is the dearer one
 
 
-@dataclass
-class Threads:
+class Threads(Struct):
     """How many threads there are, and why so many.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.comparison.rows import Ints, SampleRows
 from paritygate.core.ragged import row_of
@@ -21,8 +22,7 @@ ANY_SIZE = 256  # samples of a window for runners that take any number
 Answers = Mapping[str, Sequence[Array]]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """Consecutive samples that are run again, as they were read."""
 
     block: Block
@@ -100,8 +100,7 @@ def answers_of(
     return answers
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(Struct, frozen=True):
     """Answers of a window of which some samples, or all, may have none.
 
     Attributes:

@@ -6,9 +6,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.core.digest import sha256_file
 from paritygate.core.errors import PlanError, ReplayError
@@ -35,8 +37,7 @@ from paritygate.runfolder.reading import FailedSample, FinishedRun
 Chosen = Mapping[str, Sequence[FailedSample]]
 
 
-@dataclass(frozen=True)
-class ReplayOptions:
+class ReplayOptions(Struct, frozen=True):
     """How to replay.
 
     Attributes:
@@ -56,8 +57,7 @@ class ReplayOptions:
     observer: Observer = ignore
 
 
-@dataclass
-class Parts:
+class Parts(Struct):
     """What the runs of a replay gave: one of each stage, or one of all.
 
     Attributes:

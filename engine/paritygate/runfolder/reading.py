@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from paritygate.core.errors import GoldenError, UnreadableRunError
 from paritygate.core.plan import Plan, parse_plan, read_plan
@@ -25,8 +25,7 @@ from paritygate.runners.registry import parse_runner
 _DECISION = "decision."
 
 
-@dataclass(frozen=True)
-class FailedSample:
+class FailedSample(Struct, frozen=True):
     """One failing sample of one stage.
 
     Attributes:
@@ -62,8 +61,7 @@ class FailedSample:
         return found
 
 
-@dataclass(frozen=True)
-class Tensors:
+class Tensors(Struct, frozen=True):
     """What a shard keeps of one sample, by name; a tensor that it lacks isn't there."""
 
     inputs: Mapping[str, Array] = field(default_factory=dict)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from paritygate.core.digest import Watched
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 DEFAULT_BATCH_SIZE = 256
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a runner asks of whoever calls it.
 
     Attributes:
@@ -59,8 +58,7 @@ class Limits:
     is_fixed: bool = False
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Something that holds the run whatever the numbers say, such as `placement.downgraded`.
 
     Attributes:
@@ -78,8 +76,7 @@ class Finding:
     ids: tuple[int | str, ...] = ()
 
 
-@dataclass(frozen=True)
-class RunnerSpec:
+class RunnerSpec(Struct, frozen=True):
     """Everything needed to prepare a runner, here or in another process.
 
     Attributes:
@@ -106,8 +103,7 @@ class RunnerSpec:
         return {"kind": self.kind, **options}
 
 
-@dataclass(frozen=True)
-class PrepareContext:
+class PrepareContext(Struct, frozen=True):
     """What a runner is prepared against.
 
     Attributes:
@@ -134,8 +130,7 @@ class PrepareContext:
     admitted: object = None
 
 
-@dataclass(frozen=True)
-class Filler:
+class Filler(Struct, frozen=True):
     """What answers whole batches of a block straight into the block's arrays.
 
     Attributes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paritygate.core.errors import RunnerError
 from paritygate.runners.base import Lease
 
 
-@dataclass(frozen=True)
-class SampleFailure:
+class SampleFailure(Struct, frozen=True):
     """Why a sample has no answer: a rule of `SAMPLE_RULES`, and a sentence."""
 
     rule: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.core.ragged import Ragged, Tensor
 from paritygate.core.tensors import Array, Batch, TensorSpec
@@ -13,8 +14,7 @@ from paritygate.core.tensors import Array, Batch, TensorSpec
 Axis = int | None
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Sample axes of a runner's tensors by name; a tensor that isn't named has them first.
 
     An axis of None says that there is none: the tensor as a whole belongs to the one sample of a

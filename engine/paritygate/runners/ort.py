@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
 from typing import Any, cast
+
+from msgspec.structs import asdict, replace
 
 from paritygate.admission.staging import staging_facts
 from paritygate.core.digest import canonical_json

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct
 
 from paritygate.admission.admit import Admitted, admit_model
 from paritygate.admission.errors import AdmissionError
@@ -16,8 +17,7 @@ from paritygate.runners.base import PrepareContext, RunnerSpec
 from paritygate.runners.ort_options import CustomOpLibrary, Options
 
 
-@dataclass(frozen=True)
-class Artifacts:
+class Artifacts(Struct, frozen=True):
     """What a session is made from, picklable.
 
     Attributes:

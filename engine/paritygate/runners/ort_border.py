@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.dtypes import STRING, numpy_dtype
 from paritygate.core.tensors import Array
@@ -31,8 +31,7 @@ class BorderError(Exception):
     """An answer that can't be taken apart; the text goes on after the output's name."""
 
 
-@dataclass(frozen=True)
-class OutputForm:
+class OutputForm(Struct, frozen=True):
     """What an output is.
 
     Attributes:

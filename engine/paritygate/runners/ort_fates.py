@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paritygate.admission.nodes import ModelNode
 from paritygate.runners.ort_exercised import describe_exercised
@@ -66,8 +67,7 @@ def exercised_operators(
     return describe_exercised(nodes, known, unnamed, rows)
 
 
-@dataclass(frozen=True)
-class _Fates:
+class _Fates(Struct, frozen=True):
     """Nodes of the model and of the run, by what can be said of them.
 
     Attributes:

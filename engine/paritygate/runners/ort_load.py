@@ -7,9 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from paritygate.admission.staging import StagedFile
 from paritygate.core.errors import RunnerLoadError
@@ -48,8 +49,7 @@ _EXTRAS = {
 }
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A session and what is in force in it.
 
     Attributes:

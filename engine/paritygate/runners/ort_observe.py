@@ -20,9 +20,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 IDLE_S = 10.0
 START_S = 60.0
@@ -31,8 +32,7 @@ CONFIG_FROM_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
 _CHILD = Path(__file__).with_name("_observe.py")
 
 
-@dataclass(frozen=True)
-class Fed:
+class Fed(Struct, frozen=True):
     """One input of the observed run.
 
     Attributes:
@@ -63,8 +63,7 @@ class Fed:
         }
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What the other session showed.
 
     Attributes:
@@ -161,8 +160,7 @@ class Observer:
                     job.future.set_result(Observation(problem=text))
 
 
-@dataclass(frozen=True)
-class _Job:
+class _Job(Struct, frozen=True):
     request: dict[str, Any]
     fed: tuple[Fed, ...]
     deadline_s: float

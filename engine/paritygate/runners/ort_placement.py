@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paritygate.runners.base import Finding
 from paritygate.runners.ort_observe import Observation
@@ -20,8 +21,7 @@ _LIBRARIES = (
 )
 
 
-@dataclass(frozen=True)
-class AssignedNode:
+class AssignedNode(Struct, frozen=True):
     """A node as it was when providers were given theirs; the name may be empty."""
 
     provider: str

@@ -11,10 +11,10 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from msgspec import Struct
 from onnx import TensorProto, helper
 
 _CHILD = Path(__file__).with_name("_support.py")
@@ -24,8 +24,7 @@ _IR = re.compile(r"max supported IR version: (\d+)")
 _OPSET = re.compile(r"till opset (\d+)")
 
 
-@dataclass(frozen=True)
-class Support:
+class Support(Struct, frozen=True):
     """What a runtime takes; None where it doesn't say.
 
     Attributes:

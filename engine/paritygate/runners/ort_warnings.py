@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 MAX_WARNINGS = 50
 MAX_TEXT = 600
@@ -19,8 +20,7 @@ _LINE_NUMBER = re.compile(r":\d+(?= |$)")
 _LEVELS = {"E": "error", "F": "fatal", "W": "warning", "I": "info", "V": "verbose"}
 
 
-@dataclass(frozen=True)
-class Warned:
+class Warned(Struct, frozen=True):
     """One kind of message.
 
     Attributes:

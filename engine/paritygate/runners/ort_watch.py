@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from paritygate.admission.admit import Admitted
 from paritygate.core.dtypes import HALF_BYTES, STRING, dtype_name
@@ -34,8 +34,7 @@ PATIENCE_S = 30.0
 WAIT_S = 40.0
 
 
-@dataclass(frozen=True)
-class Concluded:
+class Concluded(Struct, frozen=True):
     """What was found of a runner's placement once its run is over."""
 
     facts: Mapping[str, object] = field(default_factory=dict)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name
 from paritygate.core.errors import RunnerLoadError
@@ -36,8 +38,7 @@ class _Loaded(Protocol):
     def session(self) -> Any: ...
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """Which of our tensors is which of the model's.
 
     Attributes:
@@ -117,8 +118,7 @@ def wire_model(runner: str, options: _Mapped, loaded: _Loaded, context: PrepareC
     )
 
 
-@dataclass(frozen=True)
-class _SampleAxis:
+class _SampleAxis(Struct, frozen=True):
     """What the fed inputs declare of their first axis, which the outputs' must be too.
 
     Attributes:

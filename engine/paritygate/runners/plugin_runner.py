@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError, UnusableError

@@ -10,8 +10,10 @@ import importlib.metadata
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.core.errors import Interrupted, ParityError, PlanError, RunnerLoadError
 from paritygate.core.text import clean
@@ -24,8 +26,7 @@ from paritygate.runners.python_import import is_interrupt, tell_error
 GROUP = "paritygate.runners"
 
 
-@dataclass(frozen=True)
-class Plugin:
+class Plugin(Struct, frozen=True):
     """A kind of runner of another distribution, not loaded.
 
     Attributes:
@@ -124,8 +125,7 @@ def describe_plugins(builtin: Collection[str]) -> list[tuple[bool, str, str]]:
     return lines
 
 
-@dataclass(frozen=True)
-class PluginKind:
+class PluginKind(Struct, frozen=True):
     """A loaded kind, with `Options` and `prepare` as the kinds here have them."""
 
     plugin: Plugin

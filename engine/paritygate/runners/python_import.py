@@ -9,11 +9,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.core.digest import sha256_file
 from paritygate.core.errors import RunnerLoadError
@@ -27,8 +28,7 @@ _TEXT_LIMIT = 600
 _OURS = str(Path(__file__).parents[1])
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A function, and where it was looked up: in which module, under what name."""
 
     function: Any

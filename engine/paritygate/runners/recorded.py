@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from pydantic import Field, StrictStr, field_validator, model_validator
 
 from paritygate.core.digest import canonical_json
@@ -84,8 +84,7 @@ class Options(RunnerOptions):
         return value
 
 
-@dataclass(frozen=True)
-class IdCount:
+class IdCount(Struct, frozen=True):
     """Samples counted, and the ids of the first few."""
 
     count: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paritygate.core.errors import RunnerLoadError
 from paritygate.core.text import clean
@@ -17,8 +18,7 @@ INCOMPLETE = "evidence.incomplete_recording"
 _WHOLE = "record the whole golden pack; a part proves nothing about the rest"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """What the files of a recording say of themselves.
 
     Attributes:

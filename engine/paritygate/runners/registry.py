@@ -6,10 +6,10 @@ import importlib
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from paritygate.admission.staging import Held
@@ -25,8 +25,7 @@ from paritygate.runners.viewed import view_runner
 from paritygate.runners.views import take_views
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """Where a kind lives.
 
     Attributes:

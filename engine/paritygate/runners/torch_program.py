@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from paritygate.core.tensors import Dim
 
@@ -26,8 +27,7 @@ class ProgramError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One of what a program takes.
 
     Attributes:
@@ -49,8 +49,7 @@ class Parameter:
     fixed: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An output that a program declares: its own name, dtype and dims."""
 
     name: str
@@ -58,8 +57,7 @@ class Answer:
     shape: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """What is called for each batch.
 
     Attributes:

@@ -201,7 +201,7 @@ _NOT_REPEATABLE = Finding(
 
 
 def _probed(base: Wiring, outputs: Mapping[str, Array], fixed_batch: int | None) -> Wiring:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     fetches = tuple((name, name) for name in outputs)
     return replace(base, fetches=fetches, fixed_batch=fixed_batch, unproven=())

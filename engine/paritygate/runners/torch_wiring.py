@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.core.dtypes import DTYPES, STRING, dtype_name
 from paritygate.core.errors import RunnerLoadError
@@ -19,8 +21,7 @@ from paritygate.runners.torch_program import Parameter, Program, ProgramError
 _SCALARS = {"int": "int64", "float": "float64", "bool": "bool", "str": STRING}
 
 
-@dataclass(frozen=True)
-class Fed:
+class Fed(Struct, frozen=True):
     """What one parameter is given.
 
     Attributes:
@@ -39,8 +40,7 @@ class Fed:
         return self.constant is not None and self.parameter.takes in _SCALARS
 
 
-@dataclass(frozen=True)
-class TorchWiring:
+class TorchWiring(Struct, frozen=True):
     """Which of our tensors is which of the program's.
 
     Attributes:
@@ -60,15 +60,13 @@ class TorchWiring:
     batch_size: int
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(Struct, frozen=True):
     name: str
     type: str
     shape: list[Any]
 
 
-@dataclass(frozen=True)
-class _Signature:
+class _Signature(Struct, frozen=True):
     """A program's inputs and outputs as those of a model."""
 
     takes: list[_Node]
@@ -85,8 +83,7 @@ class _Signature:
         return self.gives
 
 
-@dataclass(frozen=True)
-class _Mapping:
+class _Mapping(Struct, frozen=True):
     model: str
     batch_size: int | None
     inputs: Mapping[str, str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Array = npt.NDArray[Any]
 
@@ -16,8 +16,7 @@ _STEP = 4_096
 VARIES = ""
 
 
-@dataclass(frozen=True)
-class Constancy:
+class Constancy(Struct, frozen=True):
     """What all samples of an output have in common, on each side.
 
     Attributes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paritygate.core.policy import Tolerance
 from paritygate.tally.output import OutputTally
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One output, measured twice over some samples.
 
     Attributes:
@@ -38,8 +38,7 @@ class Measured:
         return self.tally.samples > 0 and self.tally.failing_samples == 0
 
 
-@dataclass(frozen=True)
-class SelfCheck:
+class SelfCheck(Struct, frozen=True):
     """A runner at the batch size of the run and at others.
 
     Attributes:
@@ -59,8 +58,7 @@ class SelfCheck:
     again: str = ""
 
 
-@dataclass(frozen=True)
-class Consistency:
+class Consistency(Struct, frozen=True):
     """What was found out about the runners by themselves.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from paritygate.tally.decision import UNDEFINED, DecisionTally
 from paritygate.tally.maps import merge_maps
@@ -13,8 +14,7 @@ from paritygate.tally.pairs import Code
 Number = int | float
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(Struct, frozen=True):
     """The smallest and the largest of some numbers, and of how many samples each is."""
 
     low: Number
@@ -33,8 +33,7 @@ class Span:
         )
 
 
-@dataclass(frozen=True)
-class InputCover:
+class InputCover(Struct, frozen=True):
     """Values of one input.
 
     Attributes:
@@ -68,8 +67,7 @@ class InputCover:
         )
 
 
-@dataclass(frozen=True)
-class Batches:
+class Batches(Struct, frozen=True):
     """Batches of one size that ran: whole ones, and tails that were padded to it."""
 
     whole: int = 0
@@ -80,8 +78,7 @@ class Batches:
         return Batches(self.whole + other.whole, self.padded + other.padded)
 
 
-@dataclass(frozen=True)
-class CoverageTally:
+class CoverageTally(Struct, frozen=True):
     """What some blocks exercised.
 
     Attributes:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from paritygate.tally.histogram import Histogram
 from paritygate.tally.pairs import Code, Pair, bound_pairs, merge_pairs, pair_order
-from paritygate.tally.records import EdgeSides, LabelTally, MarginAt, fields_of
+from paritygate.tally.records import EdgeSides, LabelTally, MarginAt
 
 UNDEFINED = -1
 UNDEFINED_NAME = "undefined"
@@ -20,8 +22,7 @@ FREE = ("equal", "python")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class DecisionTally:
+class DecisionTally(Struct, frozen=True):
     """One decision over some blocks. A code is an index of a band or class, -1 for undefined.
 
     Where a sample has several decisions, one a position, `samples` and `flips` count samples and
@@ -180,7 +181,7 @@ class DecisionTally:
             "at_risk": self.at_risk,
             "at_risk_observed": observed,
             "depends_on_compare_as": self.depends_on_compare_as,
-            "labels": None if self.labels is None else fields_of(self.labels),
+            "labels": None if self.labels is None else asdict(self.labels),
             "not_computed": missing,
         }
         return figures | self._more_figures()
@@ -232,7 +233,7 @@ class DecisionTally:
 
     def _named_edges(self, names: Sequence[str]) -> list[dict[str, Any]]:
         between = zip(names, names[1:], self.edges, strict=False)
-        return [{"between": [low, high], **fields_of(sides)} for low, high, sides in between]
+        return [{"between": [low, high], **asdict(sides)} for low, high, sides in between]
 
     def to_json(self) -> dict[str, Any]:
         """Write JSON types only; equal tallies give equal JSON."""
@@ -244,8 +245,8 @@ class DecisionTally:
             "margin_min": _write_margin(self.margin_min),
             "flip_margin_min": _write_margin(self.flip_margin_min),
             "flip_margin_max": _write_margin(self.flip_margin_max),
-            "edges": [list(fields_of(sides).values()) for sides in self.edges],
-            "labels": None if self.labels is None else list(fields_of(self.labels).values()),
+            "edges": [list(asdict(sides).values()) for sides in self.edges],
+            "labels": None if self.labels is None else list(asdict(self.labels).values()),
         }
 
     @staticmethod
@@ -311,7 +312,7 @@ def _numbers(pair: Pair) -> tuple[int, int]:
 def _margin_figure(at: MarginAt | None) -> dict[str, Any] | None:
     if at is None:
         return None
-    return {key: value for key, value in fields_of(at).items() if value != -1 or key != "position"}
+    return {key: value for key, value in asdict(at).items() if value != -1 or key != "position"}
 
 
 def _write_margin(at: MarginAt | None) -> list[Any] | None:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 _UNITS_PER_ONE = 1 << 1074
 _SIGN = np.uint32(1 << 31)
 
 
-@dataclass(frozen=True, slots=True)
-class ExactSum:
+class ExactSum(Struct, frozen=True):
     """The exact sum of float64 terms.
 
     Attributes:

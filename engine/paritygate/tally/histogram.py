@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 BINS = 16_378  # exact zero, 8 bins for each of the 2047 binades that are finite, overflow
 _NONE: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 _NONE.setflags(write=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Histogram:
+class Histogram(Struct, frozen=True, eq=False):
     """Counts per bin.
 
     Bin 0 is exact zero and the last one infinity; bin k between them holds the values whose top 14

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from paritygate.tally.extremes import Extreme
 from paritygate.tally.stage import StageTally
@@ -13,8 +14,7 @@ Cause = Literal["repetition", "batch_size", "position", "threads"]
 CAUSES: tuple[Cause, ...] = ("repetition", "batch_size", "position", "threads")
 
 
-@dataclass(frozen=True)
-class Varied:
+class Varied(Struct, frozen=True):
     """One circumstance that was changed.
 
     Attributes:
@@ -43,8 +43,7 @@ class Varied:
                 return f"{self.at} threads, not {self.was}"
 
 
-@dataclass(frozen=True)
-class ReferenceNoise:
+class ReferenceNoise(Struct, frozen=True):
     """One reference.
 
     Attributes:
@@ -73,8 +72,7 @@ class ReferenceNoise:
         return found
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """All references.
 
     Attributes:

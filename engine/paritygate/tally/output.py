@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from paritygate.core.verdict import SAMPLE_RULES
 from paritygate.tally.exact import ExactSum
@@ -74,8 +76,7 @@ _TEXTS_HAVE_NONE = "texts are equal or not; they have no errors"
 _OF_FLOATS = tuple(f for f in _OF_FULL_TIER if f not in ("rmse", "abs_error_quantiles"))
 
 
-@dataclass(frozen=True)
-class OutputTally:
+class OutputTally(Struct, frozen=True):
     """What was counted of one output over some samples.
 
     Errors are `cand - ref` in float64, of pairs that are finite on both sides.
@@ -163,7 +164,7 @@ class OutputTally:
         """The tally of the same samples where each ordinal is larger by a number."""
         if not by:
             return self
-        mine = vars(self)
+        mine = asdict(self)
         located = {
             name: replace(at, ordinal=at.ordinal + by)
             for name in (*_EXTREMES, "difference")
@@ -182,7 +183,7 @@ class OutputTally:
                 f"can't merge a tally of tier {self.tier!r} ({self._kind}) with one of tier "
                 f"{other.tier!r} ({other._kind}); compare all parts alike"
             )
-        mine, theirs = vars(self), vars(other)
+        mine, theirs = asdict(self), asdict(other)
         merged: dict[str, Any] = {name: mine[name] for name in _SAME}
         for name in (*_COUNTS, *_SUMS):
             merged[name] = mine[name] + theirs[name]
@@ -196,7 +197,7 @@ class OutputTally:
 
     def to_json(self) -> dict[str, Any]:
         """JSON types; `from_json` gives the same tally back, bit for bit."""
-        mine = vars(self)
+        mine = asdict(self)
         data: dict[str, Any] = {name: mine[name] for name in (*_SAME, *_COUNTS)}
         data |= {name: list(mine[name]) for name in _VECTORS}
         data |= {name: mine[name].to_json() for name in (*_SUMS, "histogram")}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
-T = TypeVar("T")
+from msgspec import Struct
+from msgspec.structs import asdict
+
+T = TypeVar("T", bound=Struct)
 
 
-@dataclass(frozen=True)
-class MarginAt:
+class MarginAt(Struct, frozen=True):
     """A margin and the ordinal of its sample; of equal margins the lowest ordinal counts.
 
     `position` tells which of a sample's decisions it is, -1 where a sample has one.
@@ -30,8 +31,7 @@ class MarginAt:
         return min(self, other, key=lambda at: (-at.margin, at.ordinal, at.position))
 
 
-@dataclass(frozen=True)
-class EdgeSides:
+class EdgeSides(Struct, frozen=True):
     """Reference scores below, exactly on and above one edge of a band rule.
 
     `nearest_below` and `nearest_above` are the smallest finite distances of those that aren't on
@@ -61,8 +61,7 @@ class EdgeSides:
         )
 
 
-@dataclass(frozen=True)
-class LabelTally:
+class LabelTally(Struct, frozen=True):
     """Decisions against the truth.
 
     Attributes:
@@ -89,11 +88,6 @@ def _least(ours: float | None, theirs: float | None) -> float | None:
     return min((d for d in (ours, theirs) if d is not None), default=None)
 
 
-def fields_of(record: Any) -> dict[str, Any]:
-    """A record as name -> value, in the order of its fields."""
-    return {f.name: getattr(record, f.name) for f in fields(record)}
-
-
 def _add_fields(ours: T, theirs: T) -> T:
-    theirs_by_name = fields_of(theirs)
-    return type(ours)(**{name: n + theirs_by_name[name] for name, n in fields_of(ours).items()})
+    theirs_by_name = asdict(theirs)
+    return type(ours)(**{name: n + theirs_by_name[name] for name, n in asdict(ours).items()})

@@ -7,8 +7,9 @@ threads, workers and resumed runs gives the same tally.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from paritygate.tally.constant import Constancy
 from paritygate.tally.coverage import CoverageTally
@@ -21,8 +22,7 @@ FIRST = 5
 SampleId = int | str
 
 
-@dataclass(frozen=True)
-class Hits:
+class Hits(Struct, frozen=True):
     """Samples that a rule caught: how many, and the first few as `(ordinal, id)`."""
 
     samples: int = 0
@@ -34,8 +34,7 @@ class Hits:
         return Hits(self.samples + other.samples, tuple(first))
 
 
-@dataclass(frozen=True)
-class SliceTally:
+class SliceTally(Struct, frozen=True):
     """One value of a slice column: samples compared, failed, and flips per decision."""
 
     samples: int = 0
@@ -48,8 +47,7 @@ class SliceTally:
         return SliceTally(self.samples + other.samples, self.failed + other.failed, flips)
 
 
-@dataclass(frozen=True)
-class FirstError:
+class FirstError(Struct, frozen=True):
     """The earliest text that a runner raised, and the samples that it cost."""
 
     ordinal: int
@@ -62,8 +60,7 @@ class FirstError:
         return FirstError(ordinal, text, self.samples + other.samples)
 
 
-@dataclass(frozen=True)
-class StageTally:
+class StageTally(Struct, frozen=True):
     """One stage over some blocks.
 
     Attributes:
@@ -182,8 +179,7 @@ class StageTally:
         )
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(Struct, frozen=True):
     """All stages over some blocks, and what their inputs exercised."""
 
     blocks: int = 0

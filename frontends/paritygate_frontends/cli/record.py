@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from paritygate_frontends.cli.ending import finish
 from paritygate_frontends.cli.options import Json, Overrides, Threads
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from paritygate.core.events import Observer
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(Struct, frozen=True):
     summary: Mapping[str, Any]
     folder: Path | None
     exit_code: int

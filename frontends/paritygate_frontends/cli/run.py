@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from paritygate.core.errors import FolderError, PlanError, Problem
 from paritygate_frontends.cli.ending import finish
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
 NO_FILES = ("recorded", "null")  # runners that are named by their kind alone
 
 
-@dataclass(frozen=True)
-class Planless:
+class Planless(Struct, frozen=True):
     """What stands in for a plan, as given; None or empty where it isn't."""
 
     ref: str | None
@@ -60,7 +60,7 @@ class Planless:
 
     def given(self) -> list[str]:
         """Names of the options that were given."""
-        options = {**vars(self), "tolerance": self.tolerances}
+        options = {**asdict(self), "tolerance": self.tolerances}
         del options["tolerances"]
         return [
             f"--{name.replace('_', '-')}"

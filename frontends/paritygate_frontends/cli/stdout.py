@@ -12,14 +12,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from typing import TextIO
+
+from msgspec import Struct
 
 _OUT, _ERR = 1, 2
 
 
-@dataclass
-class _Kept:
+class _Kept(Struct):
     """The stream, and the descriptor that it wrote to; None where there is none of its own."""
 
     stream: TextIO

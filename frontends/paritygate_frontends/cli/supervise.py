@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+
+from msgspec import Struct, field
 
 from paritygate.core.errors import Interrupted
 
@@ -31,8 +32,7 @@ _NAMED = 3
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(Struct, frozen=True):
     """The child's way to tell its parent something; a process that it forks has none."""
 
     pid: int
@@ -178,8 +178,7 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-@dataclass
-class _Watch:
+class _Watch(Struct):
     """What the parent does about signals while the child works.
 
     Attributes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import Flags, Floats
 from paritygate.comparison.decide.scanned import (
@@ -32,8 +32,7 @@ _LEAST = Fraction(1, 2**1000)
 Scores = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Bands as they are scanned, whatever the scores' dtype.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct, field
 
 from paritygate.core.dtypes import DTYPES, float_format, is_float, is_string, rounded, worked_in
 from paritygate.core.policy import DecisionRule
@@ -20,8 +20,7 @@ Flags = npt.NDArray[np.bool_]
 CompareAs = Literal["output", "float64"]
 
 
-@dataclass(frozen=True)
-class Decided:
+class Decided(Struct, frozen=True):
     """What a kind found out about a block: counts, and one row a decision.
 
     Attributes:

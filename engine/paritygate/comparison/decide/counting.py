@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import Decided, Flags
 from paritygate.comparison.decide.counts import (
@@ -26,8 +26,7 @@ from paritygate.tally.decision import DecisionTally
 from paritygate.tally.histogram import Histogram
 
 
-@dataclass(frozen=True)
-class Counting:
+class Counting(Struct, frozen=True):
     """Makes the tallies of one decision.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import Codes, Flags, Floats, count
 from paritygate.tally.decision import UNDEFINED
@@ -43,8 +43,7 @@ def name_pairs(pairs: dict[Pair, int], texts: tuple[str, ...]) -> tuple[dict[Pai
     return bound_pairs(named)
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Which decisions the rows of an array are.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import Codes, Flags, Floats
 from paritygate.comparison.decide.scanned import AT_ONCE
@@ -14,8 +14,7 @@ from paritygate.comparison.decide.scanned import AT_ONCE
 Tell = Callable[[int], tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(Struct, frozen=True):
     """Some samples' decisions as text, of each the one with the margin; and the margins."""
 
     ref: list[str]
@@ -23,8 +22,7 @@ class Told:
     margin: Floats
 
 
-@dataclass(frozen=True)
-class DecisionDetail:
+class DecisionDetail(Struct, frozen=True, dict=True):
     """Decisions of `n` samples.
 
     Attributes:
@@ -61,8 +59,7 @@ class DecisionDetail:
         return Told([ref for ref, _ in pairs], [cand for _, cand in pairs], self.margin[rows])
 
 
-@dataclass(frozen=True)
-class LazyDetail:
+class LazyDetail(Struct, frozen=True):
     """The same of samples that were counted and not kept.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paritygate.comparison.decide.base import Codes, Decided, Flags, Floats
 from paritygate.comparison.decide.counting import Counting
@@ -18,8 +18,7 @@ from paritygate.tally.pairs import Pair
 from paritygate.tally.records import EdgeSides, LabelTally, MarginAt
 
 
-@dataclass(frozen=True)
-class Flipped:
+class Flipped(Struct, frozen=True):
     """Samples whose decisions flipped.
 
     Attributes:

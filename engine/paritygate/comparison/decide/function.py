@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import CompareAs, Decided
 from paritygate.comparison.decide.values import Keyed, code_sides, distinct, tell
@@ -26,8 +26,7 @@ class DecisionError(Exception):
     """A decision that could not be made; the samples of its block fail."""
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function that decides, and what is recorded of it."""
 
     name: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import flat
 from paritygate.core.policy import DecisionRule
 from paritygate.core.tensors import Array
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """How the decisions of one output are laid out.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.tally.histogram import BINS, Histogram
 from paritygate.tally.pairs import Pair
@@ -19,8 +19,7 @@ AT_ONCE = 1 << 14  # so that what is made a row stays in the processor's cache
 BINS_WITH_NAN = BINS + 8
 
 
-@dataclass(frozen=True)
-class Scanned:
+class Scanned(Struct, frozen=True):
     """Decisions of a block, of which some are listed and not counted.
 
     Attributes:

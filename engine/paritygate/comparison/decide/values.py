@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.comparison.decide.base import Codes
 from paritygate.tally.pairs import shorten
@@ -15,8 +15,7 @@ from paritygate.tally.pairs import shorten
 Values = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Keyed:
+class Keyed(Struct, frozen=True):
     """One side's values: which are equal, and how they are told.
 
     Attributes:

@@ -12,10 +12,10 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from msgspec import Struct
 
 from paritygate.core.dtypes import STRING, dtype_name, numpy_dtype
 from paritygate.core.ragged import Ragged, Tensor
@@ -29,8 +29,7 @@ _WANTS = (errno.ENOMEM, errno.EAGAIN, errno.ENOSPC, errno.EFBIG)
 Told = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(Struct, frozen=True):
     start: int
     kinds: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]
     targets: list[Array]

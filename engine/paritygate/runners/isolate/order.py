@@ -6,9 +6,10 @@ import importlib.metadata
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.core.digest import Watched
 from paritygate.core.tensors import ColumnSpec, TensorSpec
@@ -20,8 +21,7 @@ from paritygate.runners.layout import Layout
 _KNOWN_RUNTIME = ("onnxruntime", "null", "torch")
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """What to prepare; picklable, and read by any version of NumPy."""
 
     spec: RunnerSpec
@@ -64,8 +64,7 @@ class Order:
         )
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """What a prepared runner is, as `Runner` has it."""
 
     limits: Limits

@@ -15,9 +15,10 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paritygate.core.text import clean
 from paritygate.runners.isolate.channel import Channel, ClosedError, LateError
@@ -39,8 +40,7 @@ _NOISE = ("Extension modules:", "Stack (most", 'File "<string>"', f'File "{_PACK
 _GRACE_S = 2.0
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """How a worker ended.
 
     Attributes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from paritygate.core.dtypes import STRING
 from paritygate.core.errors import RunnerError
@@ -18,8 +18,7 @@ from paritygate.runners.isolate.memory import SharedMemory, Told, read_tensors
 _REFUSALS = ("error", "memory")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a batch was answered with; its tensors lie in shared memory."""
 
     outputs: dict[str, Tensor]
@@ -28,8 +27,7 @@ class Answer:
     keys: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a batch has no answer: `error`, `fault` (ours), or a want of memory.
 
     That is `memory` where the worker wants it, and `own memory` where this process does.

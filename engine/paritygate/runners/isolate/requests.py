@@ -9,9 +9,9 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from paritygate.core.tensors import Batch
 from paritygate.runners.isolate.channel import PROTOCOL, Channel
@@ -36,8 +36,7 @@ class Piece:
         self.free = 0  # where the inputs end
 
 
-@dataclass
-class Request:
+class Request(Struct):
     """A batch that a worker was given, and what it said, once that has been received.
 
     Attributes:

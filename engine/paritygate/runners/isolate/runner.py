@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import RunnerError, RunnerLoadError, UnusableError

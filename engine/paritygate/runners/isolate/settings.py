@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from pydantic import (
     Field,
     StrictFloat,
@@ -56,8 +57,7 @@ class IsolateTable(RunnerOptions):
         return value
 
 
-@dataclass(frozen=True)
-class Isolation:
+class Isolation(Struct, frozen=True):
     """Where a runner runs; picklable.
 
     Attributes:

@@ -100,7 +100,7 @@ def test_other_packages_make_another_function(tmp_path: Path) -> None:
     ("python", "says"),
     [
         ("none/bin/python", "can't be started"),
-        ("bare/bin/python", "it needs numpy, pydantic"),
+        ("bare/bin/python", "it needs numpy, msgspec, pydantic"),
     ],
 )
 def test_an_interpreter_that_is_no_use_is_a_fault_of_the_plan(

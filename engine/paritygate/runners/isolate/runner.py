@@ -238,8 +238,8 @@ class IsolatedRunner(Runner):
             raise RunnerLoadError(
                 name,
                 f"runner {name!r}: {self._python or 'this interpreter'} doesn't start as its "
-                f"process: {end}; it needs numpy, pydantic, ml_dtypes, orjson, onnx and the "
-                "runner's own runtime",
+                f"process: {end}; it needs numpy, msgspec, pydantic, ml_dtypes, orjson, onnx "
+                "and the runner's own runtime",
                 is_plan_fault=True,
             ) from None
         if kind == "failed":

@@ -8,8 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from paritygate.comparison import scan
-from paritygate.comparison.scan_integers import IntegerScan
-from paritygate.comparison.scan_narrow import NarrowScan, WidenedScan, is_bounded
 from paritygate.comparison.tiers import FullTier
 from paritygate.core.tensors import Array
 from paritygate.kernels._cache import config
@@ -42,15 +40,24 @@ class Scanner(Protocol):
 
 
 def scan_of(work: Work, full: FullTier | None, *, in_order: bool) -> Scanner | None:
-    """A scan of these samples, which must be in order; None where it can't be done."""
+    """A scan of these samples, which must be in order; None where it can't be done.
+
+    Kernels of a kind of dtype are imported where one of that kind is compared.
+    """
     ordinals = work.ordinals
     if not work.width or not (in_order or bool(np.all(ordinals[1:] > ordinals[:-1]))):
         return None
     if not work.integer and scan.can_scan(work):
         return scan.Scan(work, full)
-    if config.DISABLE_JIT or not (work.integer or is_bounded(work)):
+    if config.DISABLE_JIT:
         return None
     if work.integer:
+        from paritygate.comparison.scan_integers import IntegerScan
+
         return IntegerScan(work, full)
+    from paritygate.comparison.scan_narrow import NarrowScan, WidenedScan, is_bounded
+
+    if not is_bounded(work):
+        return None
     is_narrow = work.ref.dtype == work.cand.dtype
     return NarrowScan(work) if is_narrow and full is None else WidenedScan(work, full)

@@ -43,7 +43,7 @@ class CoverageTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    decisions: dict[StrictStr, DecisionCoverage] = Field(default_factory=dict)
+    decisions: dict[StrictStr, DecisionCoverage] = Field(default={})
     batch_sizes: StrictBool = False
     dims: StrictBool = False
     ranges: StrictBool = False

@@ -88,10 +88,10 @@ class StageTable(_Table):
     name: StrictStr | None = None
     reference: StrictStr
     candidate: StrictStr
-    outputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
+    outputs: dict[StrictStr, ToleranceTable] = Field(default={})
     default: ToleranceTable | None = None
-    ignore: list[StrictStr] = Field(default_factory=list)
-    flips: dict[StrictStr, Annotated[StrictInt, Field(ge=0)]] = Field(default_factory=dict)
+    ignore: list[StrictStr] = Field(default=[])
+    flips: dict[StrictStr, Annotated[StrictInt, Field(ge=0)]] = Field(default={})
     of: Literal["outputs", "inputs"] = "outputs"
     self_: StrictBool = Field(default=False, alias="self")
 
@@ -308,7 +308,7 @@ class NoiseTable(_Table):
 class ProbesTable(_Table):
     """`[probes]`: what can't be a row of a pack, tried against contract and runners."""
 
-    refuse: list[ProbeName] = Field(default_factory=list)
+    refuse: list[ProbeName] = Field(default=[])
     timeout_s: Annotated[StrictNumber, Field(gt=0)] = 60.0
 
 
@@ -319,9 +319,9 @@ class PreprocessingTable(_Table):
     batch: StrictBool = True
     batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
     columns: list[StrictStr] | None = None
-    outputs: list[StrictStr] = Field(default_factory=list)
-    inputs: dict[StrictStr, ToleranceTable] = Field(default_factory=dict)
-    ignore: list[StrictStr] = Field(default_factory=list)
+    outputs: list[StrictStr] = Field(default=[])
+    inputs: dict[StrictStr, ToleranceTable] = Field(default={})
+    ignore: list[StrictStr] = Field(default=[])
     thread_safe: StrictBool = False
 
     @field_validator("python")
@@ -417,7 +417,7 @@ class PlanTable(_Table):
     label: StrictStr | None = None
     expect: StrictStr | None = None
     outputs_from: Literal["prefix", "all"] = "prefix"
-    slices: list[StrictStr] = Field(default_factory=list)
+    slices: list[StrictStr] = Field(default=[])
     min_samples: Annotated[StrictInt, Field(ge=1)] = 1
     max_rejected: Annotated[StrictInt, Field(ge=0)] = 0
     max_failures: Annotated[StrictInt, Field(ge=0)] = 10_000
@@ -425,22 +425,22 @@ class PlanTable(_Table):
     threads: Annotated[StrictInt, Field(ge=1)] | None = None
     compare_on: CompareOn | None = None
     dims: DimsTable = Field(default_factory=_no_dims)
-    inputs: dict[StrictStr, InputTable] = Field(default_factory=dict)
-    constants: dict[StrictStr, ConstantTable] = Field(default_factory=dict)
-    outputs: dict[StrictStr, OutputTable] = Field(default_factory=dict)
+    inputs: dict[StrictStr, InputTable] = Field(default={})
+    constants: dict[StrictStr, ConstantTable] = Field(default={})
+    outputs: dict[StrictStr, OutputTable] = Field(default={})
     runners: dict[StrictStr, Any]
     stages: list[StageTable] = Field(min_length=1)
-    decisions: dict[StrictStr, DecisionTable] = Field(default_factory=dict)
-    batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default_factory=dict)
+    decisions: dict[StrictStr, DecisionTable] = Field(default={})
+    batch_coupling: dict[StrictStr, dict[StrictStr, BudgetTable]] = Field(default={})
     noise: NoiseTable | None = None
     require_coverage: CoverageTable | None = None
     preprocessing: PreprocessingTable | None = None
     probes: ProbesTable | None = None
     replay: Literal["raw"] | None = None
     target: TargetTable | None = None
-    identity: dict[StrictStr, Any] = Field(default_factory=dict)
-    operation: dict[StrictStr, Any] = Field(default_factory=dict)
-    meta: dict[StrictStr, Any] = Field(default_factory=dict)
+    identity: dict[StrictStr, Any] = Field(default={})
+    operation: dict[StrictStr, Any] = Field(default={})
+    meta: dict[StrictStr, Any] = Field(default={})
 
     @field_validator("name")
     @classmethod

@@ -40,7 +40,7 @@ class RecordedBy(_Part):
     identity: StrictStr
     source: StrictStr
     batch_size: StrictInt | None = None
-    facts: dict[StrictStr, Any] = Field(default_factory=dict)
+    facts: dict[StrictStr, Any] = Field(default={})
 
 
 class RecordedSamples(_Part):
@@ -93,7 +93,7 @@ class Recording(_Part):
     findings: tuple[RecordedFinding, ...] = ()
     unchecked: tuple[StrictStr, ...] | None = None
     left_out: tuple[StrictStr, ...] = ()
-    environment: dict[StrictStr, Any] = Field(default_factory=dict)
+    environment: dict[StrictStr, Any] = Field(default={})
     paritygate: StrictStr
     finished: StrictStr
 

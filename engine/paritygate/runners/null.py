@@ -48,8 +48,8 @@ class Options(RunnerOptions):
         batch_size: rows of a batch; None: any.
     """
 
-    outputs: dict[StrictStr, NullOutput] = Field(default_factory=dict)
-    echo: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    outputs: dict[StrictStr, NullOutput] = Field(default={})
+    echo: dict[StrictStr, StrictStr] = Field(default={})
     batch_size: Annotated[StrictInt, Field(ge=1)] | None = None
 
     @model_validator(mode="after")

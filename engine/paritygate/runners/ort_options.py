@@ -107,7 +107,7 @@ class Provider(RunnerOptions):
     """An execution provider: its name and its options, as text."""
 
     name: StrictStr
-    options: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    options: dict[StrictStr, StrictStr] = Field(default={})
 
     @field_validator("options", mode="before")
     @classmethod
@@ -177,11 +177,11 @@ class Options(RunnerOptions):
     intra_op_num_threads: Annotated[StrictInt, Field(ge=0)] = 1
     inter_op_num_threads: Annotated[StrictInt, Field(ge=0)] = 1
     execution_mode: Literal["sequential", "parallel"] = "sequential"
-    session_options: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    session_options: dict[StrictStr, StrictStr] = Field(default={})
     disabled_optimizers: tuple[StrictStr, ...] = ()
     custom_op_libraries: tuple[CustomOpLibrary, ...] = ()
-    inputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
-    outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    inputs: dict[StrictStr, StrictStr] = Field(default={})
+    outputs: dict[StrictStr, StrictStr] = Field(default={})
     allowed_fallback: tuple[StrictStr, ...] = ()
     placement: Literal["auto", "observed", "assigned"] = "auto"
 

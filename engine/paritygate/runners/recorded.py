@@ -56,7 +56,7 @@ class Options(RunnerOptions):
 
     path: tuple[StrictStr, ...] | None = None
     id: StrictStr | None = None
-    outputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    outputs: dict[StrictStr, StrictStr] = Field(default={})
     outputs_from: Literal["prefix", "all"] = "prefix"
     outputs_prefix: Annotated[StrictStr, Field(min_length=1)] | None = None
 

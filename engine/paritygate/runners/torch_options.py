@@ -51,7 +51,7 @@ class Options(RunnerOptions):
     tf32: StrictBool = False
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
     thread_safe: StrictBool | None = None
-    inputs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    inputs: dict[StrictStr, StrictStr] = Field(default={})
     outputs: dict[StrictStr, StrictStr] | tuple[StrictStr, ...] = ()
 
     @field_validator("factory")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paritygate.core.dtypes import DTYPES as DTYPES
@@ -98,7 +98,7 @@ class Batch(Struct, frozen=True):
     last: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Block:
     """Samples of one bucket in pack order: the unit of work and checkpoints.
 
@@ -115,7 +115,7 @@ class Block:
     number: int
     start: int
     stop: int
-    offsets: npt.NDArray[np.uint16] | None = field(default=None, compare=False)
+    offsets: npt.NDArray[np.uint16] | None = dataclasses.field(default=None, compare=False)
     let_go: int = -1
     place: int = -1
 

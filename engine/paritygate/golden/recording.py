@@ -147,9 +147,28 @@ def read_recording(metadata: Mapping[bytes, bytes] | None) -> Recording | None:
         first = e.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ValueError(f"its metadata {KEY.decode()} are damaged: {where} {first['msg']}") from e
+    if wrong := _wrong(recording):
+        raise ValueError(f"its metadata {KEY.decode()} are damaged: {wrong}")
     if recording.version > VERSION:
         raise ValueError(
             f"it is a recording of version {clean(recording.version)}, newer than {VERSION}, which "
             "this version of paritygate reads"
         )
     return recording
+
+
+def _wrong(recording: Recording) -> str | None:
+    """What no recording says of itself, though each of its fields could be."""
+    samples, golden = recording.samples, recording.golden.samples
+    became = (samples.recorded, samples.rejected, samples.as_expected, samples.raised)
+    if sum(became) + samples.missing != samples.asked:
+        return f"samples of {samples.asked} that were asked for don't add up"
+    if samples.asked > golden:
+        return f"samples.asked is {samples.asked}, more than the {golden} of its golden pack"
+    if recording.version < 1:
+        return f"version is {clean(recording.version)}"
+    try:
+        canonical_json([recording.environment, recording.runner.facts])
+    except ValueError as e:
+        return str(e)
+    return None

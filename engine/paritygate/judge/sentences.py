@@ -30,7 +30,7 @@ NEXT: Mapping[str, str] = {
     "runner.timeout": "look for loops without end, or raise isolate.batch_timeout_s",
     "runner.stopped": "mend what ends its process, or raise isolate.max_crashes",
     "output.missing": "map the output's name (runners.NAME.outputs), or take it out of the stage",
-    "dtype.mismatch": "mend the export, or declare candidate_dtype in the tolerance",
+    "dtype.mismatch": "mend the export, or the candidate_dtype that the tolerance declares",
     "shape.mismatch": "nothing is broadcast or flattened; check the export's output layout",
     "nonfinite.candidate": "look for overflow, masks or a division in the converted graph",
     "nonfinite.mismatch": "look at how both runtimes treat NaN and infinity in this operator",
@@ -40,6 +40,11 @@ NEXT: Mapping[str, str] = {
     "decision.error": "mend the function of the decision; it is given one side's output of a block",
     "decision.flip": "look at the flipped samples in the shard; a flip has a budget, no tolerance",
 }
+
+
+_ONLY_FLOATS = (
+    "the stage's default is a tolerance of floats: give stages.outputs.{} one if others may differ"
+)
 
 
 def for_rule(
@@ -77,6 +82,10 @@ def _next(facts: RunFacts, stage: StageFacts, tally: StageTally, rule: str, subj
             hint = suggest_view(output, ref, cand, names) if output == subject else None
             if hint is not None:
                 return f"{told}; {hint}"
+    if rule == "tolerance.exceeded" and not tally.outputs[subject].is_float:
+        default = stage.stage.default
+        if subject not in stage.stage.tolerances and default and (default.atol or default.rtol):
+            return f"{told}; {_ONLY_FLOATS.format(subject)}"
     if rule == "output.missing":
         return suggest_name(*_alone(facts, stage, tally)) or told
     return told
@@ -160,7 +169,7 @@ def _message(
     if rule == "output.missing":
         of_side, _, output = subject.partition(":")
         return f"output {output!r} isn't answered by the {of_side}, so {of} can't be compared"
-    return _layout(facts, tally, subject, of)
+    return _layout(facts, stage, tally, subject, of)
 
 
 def _unanswered(stage: StageFacts, tally: StageTally, rule: str, subject: str, total: str) -> str:
@@ -174,7 +183,7 @@ def _unanswered(stage: StageFacts, tally: StageTally, rule: str, subject: str, t
     return f"{text}; first: {shorten(error.text)}" if error is not None else text
 
 
-def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:
+def _layout(facts: RunFacts, stage: StageFacts, tally: StageTally, output: str, of: str) -> str:
     """Which layouts disagree: the two sides', or the plan's with both."""
     pairs = [(ref, cand) for name, ref, cand in sorted(tally.layouts) if name == output]
     shown = pairs[:_SHOWN_LAYOUTS]
@@ -185,6 +194,9 @@ def _layout(facts: RunFacts, tally: StageTally, output: str, of: str) -> str:
     if contract is not None and (contract.dtype or contract.shape):
         dims = f"[{', '.join(map(str, contract.shape))}]" if contract.shape else ""
         told += f"; [outputs] demands {contract.dtype or 'any dtype'}{dims}"
+    tolerance = stage.stage.tolerances.get(output)
+    if tolerance is not None and tolerance.candidate_dtype:
+        told += f"; the stage demands {tolerance.candidate_dtype} of the candidate"
     return f"output {output!r}: {told}; {of} can't be compared"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,12 @@ def execute(plan: Plan, options: Options) -> Outcome:
             outcome = run_prepared(ready, options, folder, started)
             if folder is not None:
                 golden = [file.path for file in ready.prepared.pack.files]
-                folder.write(PLAN_FILE, saved_plan(ready.prepared.plan, golden))
-                folder.write("summary.json", encode_summary(outcome.summary))
-                outcome = replace(outcome, folder=folder.finish())
+                saved = saved_plan(ready.prepared.plan, golden)
+                planned = {**outcome.summary["plan"], "file_sha256": sha256(saved).hexdigest()}
+                summary = {**outcome.summary, "plan": planned}
+                folder.write(PLAN_FILE, saved)
+                folder.write("summary.json", encode_summary(summary))
+                outcome = replace(outcome, summary=summary, folder=folder.finish())
         except BaseException:
             if folder is not None:
                 folder.drop()

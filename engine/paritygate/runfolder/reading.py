@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field
 
+from paritygate.core.digest import sha256_file
 from paritygate.core.errors import GoldenError, UnreadableRunError
 from paritygate.core.plan import Plan, parse_plan, read_plan
 from paritygate.core.tensors import Array
@@ -23,6 +24,7 @@ from paritygate.runfolder.summary import read_summary
 from paritygate.runners.registry import parse_runner
 
 _DECISION = "decision."
+_MEND = "restore the folder from where it was written, or run again"
 
 
 class FailedSample(Struct, frozen=True):
@@ -98,7 +100,8 @@ class FinishedRun:
         """The plan as it was run.
 
         Raises:
-            UnreadableRunError: the folder has none, as those of older versions.
+            UnreadableRunError: the folder has none, as those of older versions, or another one than
+                its summary tells of.
             PlanError: it isn't valid.
         """
         path = self.folder / PLAN_FILE
@@ -106,14 +109,24 @@ class FinishedRun:
             raise UnreadableRunError(
                 f"{path}: no such file; run folders of older versions have no plan: run again"
             )
+        digest = self.summary["plan"].get("file_sha256", "")  # older versions didn't say
+        if digest and digest != sha256_file(path, cache=False):
+            raise UnreadableRunError(f"{path}: isn't the plan that was run (its digest); {_MEND}")
         base = self.summary["plan"].get("folder")
-        return parse_plan(
+        plan = parse_plan(
             read_plan(path),
             Path(base) if isinstance(base, str) else self.folder,
             str(path),
             str(self.summary["plan"].get("name", "run")),
             parse_runner,
         )
+        planned = [stage.name for stage in plan.stages]
+        if other := [s["name"] for s in self.stages if s["name"] not in planned]:
+            raise UnreadableRunError(
+                f"{self.folder}: its summary has a stage {clean(other[0])!r}, which its plan "
+                f"doesn't have; {_MEND}"
+            )
+        return plan
 
     @property
     def stages(self) -> list[dict[str, Any]]:

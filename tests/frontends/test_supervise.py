@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.frontends.command import COMMAND, environment, execute, on_terminal
+from tests.models import scale_model
 from tests.packs import write_pack
 
 from paritygate.core.errors import GoldenError
@@ -46,6 +47,10 @@ def forked(d):
         threading.Timer(60, int).run()
         os._exit(0)
     os._exit(0)
+
+def divided(d):
+    os.fork()
+    return cand(d)
 
 def ignoring(d):
     ctypes.CDLL(None).signal(signal.SIGTERM, ctypes.c_void_p(1))
@@ -268,6 +273,19 @@ def test_what_a_function_leaves_running_delays_nothing(folder: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+@pytest.mark.slow
+def test_a_process_that_a_function_forks_runs_nothing_to_its_end(folder: Path) -> None:
+    write_pack(folder / "g.arrow", np.arange(64), {"x": np.ones((64, 2), np.float32)})
+    scale_model(folder / "scale.onnx", width=2)
+    text = (folder / plan(folder, "divided")).read_text()
+    text = text.replace('"fns:ref"', '"scale.onnx"').replace(
+        '"fns:divided"', '{ call = "fns:divided", batch_size = 8 }'
+    )
+    (folder / "divided.toml").write_text(text)
+    done = execute("run", "divided.toml", cwd=folder)  # it ends once nobody holds the pipes
+    assert (done.returncode, len(list((folder / "runs").iterdir()))) == (0, 1), done.stderr
 
 
 def test_where_all_is_recorded_the_packs_are_named_and_no_model() -> None:

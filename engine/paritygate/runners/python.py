@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -182,11 +183,16 @@ class PythonSession(RunnerSession):
         python = self._python
         given = {**python.constants, **batch.inputs}
         where = describe_batch(python.name, batch)
+        process = os.getpid()
         try:
             with python.lock:
-                answer = python.function(
-                    {name: private_copy(array) for name, array in given.items()}
-                )
+                try:
+                    answer = python.function(
+                        {name: private_copy(array) for name, array in given.items()}
+                    )
+                finally:
+                    if os.getpid() != process:  # forked in there: the run isn't this one's
+                        os._exit(1)
                 outputs = _own(where, answer, python.output_names)
         except RunnerError:
             raise

@@ -172,6 +172,24 @@ def test_layout_reasons_name_both_layouts_and_the_contract(tmp_path: Path) -> No
     plan["outputs"] = {"y": {"dtype": "float64"}}
     (reason,) = [r for r in paritygate.run(plan, out=None).reasons if r.code == "dtype.mismatch"]
     assert "[outputs] demands float64" in reason.message
+    plan = recorded(tmp_path, Y, Y)
+    plan["stages"][0]["outputs"] = {"y": {"atol": 0.0, "rtol": 0.0, "candidate_dtype": "float16"}}
+    (reason,) = [r for r in paritygate.run(plan, out=None).reasons if r.code == "dtype.mismatch"]
+    assert "float32[batch, 2]; the stage demands float16 of the candidate" in reason.message
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_a_default_that_is_for_floats_says_so_where_integers_differ(
+    tmp_path: Path, dtype: str
+) -> None:
+    plan = recorded(tmp_path, Y.astype(dtype), Y.astype(dtype) + np.array(5, dtype))
+    plan["stages"][0] |= {"outputs": {}, "default": {"atol": 2.0, "rtol": 0.0}}
+    (reason,) = paritygate.run(plan, out=None).reasons
+    assert reason.code == "tolerance.exceeded"
+    assert ("default is a tolerance of floats" in reason.next) is (dtype == "int64")
+    plan["stages"][0]["outputs"] = {"y": {"atol": 2.0, "rtol": 0.0}}
+    (reason,) = paritygate.run(plan, out=None).reasons
+    assert "default is a tolerance of floats" not in reason.next
 
 
 def test_a_limited_clean_run_is_incomplete_in_spite_of_min_samples(tmp_path: Path) -> None:

@@ -505,3 +505,26 @@ def test_metadata_fit_their_room_and_damaged_ones_are_refused(tmp_path: Path) ->
         with pytest.raises(ValueError, match=r"newer than 1|are damaged: (golden\.digest|plan)"):
             read_recording(metadata_of({**told, **change}))
     assert read_recording({}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"samples": {"asked": 7}}, "samples of 7 that were asked for don't add up"),
+        ({"samples": {"raised": 1}}, "don't add up"),
+        ({"golden": {"samples": 2}}, "more than the 2 of its golden pack"),
+        ({"version": 0}, "version is 0"),
+        ({"environment": {"python": float("nan")}}, "JSON"),
+        ({"runner": {"facts": {"model": float("inf")}}}, "JSON"),
+    ],
+)
+def test_metadata_that_no_recording_has_are_damaged(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    paritygate.record(plan_of(tmp_path), "ref", out=tmp_path / "r.arrow")
+    told = told_by(tmp_path / "r.arrow")
+    assert read_recording(metadata_of(told)) is not None
+    for key, value in change.items():
+        told[key] = {**told[key], **value} if isinstance(value, dict) else value
+    with pytest.raises(ValueError, match=f"are damaged: .*{says}"):
+        read_recording(metadata_of(told))

@@ -77,7 +77,13 @@ HOSTILE: list[tuple[str, Callable[[Path], object], str]] = [
     ("runners a list", lambda r: change(r, runners=[]), "runners"),
     ("plan gone", lambda r: (r / "plan.toml").unlink(), "plan.toml"),
     ("plan cut", lambda r: cut(r / "plan.toml"), "plan.toml"),
-    ("plan of another run", lambda r: rename_stage(r), "contradict|no stage"),
+    ("plan of another run", lambda r: rename_stage(r), "isn't the plan that was run"),
+    (
+        "plan of an older version's other run",
+        lambda r: rename_stage(r, is_older=True),
+        "has a stage 'comp",
+    ),
+    ("stage of another run", lambda r: rename_stage_of_summary(r), "has a stage 'other'"),
     ("shard gone", lambda r: (r / SHARD).unlink(), "comparison-00000"),
     ("shard cut", lambda r: cut(r / SHARD), "comparison-00000"),
     ("shard of a later version", lambda r: newer(r / SHARD), "newer"),
@@ -85,9 +91,26 @@ HOSTILE: list[tuple[str, Callable[[Path], object], str]] = [
 ]
 
 
-def rename_stage(run: Path) -> None:
+def rename_stage(run: Path, is_older: bool = False) -> None:
     path = run / "plan.toml"
     path.write_text(path.read_text().replace('"comparison"', '"other"'))
+    if is_older:
+        planned = json.loads((run / "summary.json").read_text())["plan"]
+        del planned["file_sha256"]
+        change(run, plan=planned)
+
+
+def rename_stage_of_summary(run: Path) -> None:
+    (stage,) = json.loads((run / "summary.json").read_text())["stages"]
+    change(run, stages=[{**stage, "name": "other"}])
+
+
+@pytest.mark.parametrize("damage", [rename_stage, rename_stage_of_summary])
+def test_what_was_changed_since_is_not_replayed(run: Path, damage: Callable[[Path], None]) -> None:
+    assert paritygate.replay(run, out=run.parent / "first").verdict == "hold"
+    damage(run)
+    with pytest.raises(UnreadableRunError, match="isn't the plan that was run|has a stage 'other'"):
+        paritygate.replay(run, out=run.parent / "second")
 
 
 @pytest.mark.parametrize(("damage", "words"), [h[1:] for h in HOSTILE], ids=[h[0] for h in HOSTILE])

@@ -194,7 +194,7 @@ def _layout(facts: RunFacts, stage: StageFacts, tally: StageTally, output: str, 
     if contract is not None and (contract.dtype or contract.shape):
         dims = f"[{', '.join(map(str, contract.shape))}]" if contract.shape else ""
         told += f"; [outputs] demands {contract.dtype or 'any dtype'}{dims}"
-    tolerance = stage.stage.tolerances.get(output)
+    tolerance = stage.stage.tolerances.get(output) or stage.stage.default
     if tolerance is not None and tolerance.candidate_dtype:
         told += f"; the stage demands {tolerance.candidate_dtype} of the candidate"
     return f"output {output!r}: {told}; {of} can't be compared"

@@ -164,6 +164,25 @@ def test_a_thing_against_itself_is_told_even_where_it_is_allowed(tmp_path: Path)
     assert any("itself" in note for note in result.not_judged)
 
 
+@pytest.mark.parametrize(
+    ("answers", "by", "is_told"),
+    [(Y, 0, True), (Y, 0.25, False), (Y, -0.25, False), (Y.astype(np.int32), 0, False)],
+)
+def test_recordings_that_are_equal_in_every_number_are_told(
+    tmp_path: Path, answers: Any, by: float, is_told: bool
+) -> None:
+    other = answers.copy()
+    other[-1] += np.array(by, answers.dtype)
+    plan = recorded(tmp_path, answers, other)
+    table = pa.ipc.open_file(tmp_path / "c.arrow").read_all()
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(tmp_path / "c.arrow", table.schema, options=packed) as writer:
+        writer.write_table(table)
+    result = paritygate.run(plan, out=None)
+    assert result.verdict == "release"
+    assert any("written twice" in note for note in result.not_judged) is is_told
+
+
 def test_layout_reasons_name_both_layouts_and_the_contract(tmp_path: Path) -> None:
     plan = recorded(tmp_path, Y, Y.astype(np.float64))
     (reason,) = [r for r in paritygate.run(plan, out=None).reasons if r.code == "dtype.mismatch"]

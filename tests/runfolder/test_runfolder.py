@@ -70,6 +70,12 @@ def test_two_runs_that_finish_under_one_name(tmp_path: Path) -> None:
     assert (tmp_path / first.partial.name.removesuffix(".partial") / "other").exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_place_where_no_folder_can_be_made_says_where() -> None:
+    with pytest.raises(FolderError, match="/proc/none"):
+        RunFolder(Path("/proc/none/of/these"), "run")
+
+
 def test_unwritable_parent_says_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderError, match="file"):

@@ -11,6 +11,8 @@ from paritygate.judge.facts import RunFacts, StageFacts
 from paritygate.judge.noise import list_noise
 from paritygate.judge.probes import list_probes
 from paritygate.judge.sentences import told_rejections
+from paritygate.tally.output import OutputTally
+from paritygate.tally.stage import StageTally
 
 
 def list_not_judged(facts: RunFacts) -> tuple[str, ...]:
@@ -45,6 +47,11 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
         yield f"stage {name}: output {output} is ignored by the plan"
     if stage.tally is None:
         return
+    if _is_written_twice(facts, stage, stage.tally):
+        yield (
+            f"stage {name}: both recordings hold the same numbers in every element, and not both "
+            "say whose answers they are; those of one model, written twice, prove nothing"
+        )
     yield from _declared(stage)
     yield from unknown_classes(stage)
     if stage.stage.of_inputs:
@@ -68,6 +75,22 @@ def _stage(facts: RunFacts, stage: StageFacts) -> Iterator[str]:
                 f"stage {name}: decision {decision}: none of its {tally.labels.unknown} labels is "
                 "a name or an index of it, so correctness was not judged"
             )
+
+
+def _is_written_twice(facts: RunFacts, stage: StageFacts, tally: StageTally) -> bool:
+    """Whether both sides may be one recording: classes are often equal, all floats hardly ever."""
+    sides = (stage.ref, stage.cand)
+    if any(facts.plan.runners[side.name].kind != "recorded" for side in sides):
+        return False
+    if stage.stage.is_self or all("recorded" in side.facts for side in sides):
+        return False
+    outputs = tally.outputs.values()
+    return any(found.is_float for found in outputs) and all(map(_is_equal, outputs))
+
+
+def _is_equal(found: OutputTally) -> bool:
+    worst = found.max_abs_error
+    return not found.failing_samples and (worst is None or worst.ref == worst.cand)
 
 
 def _declared(stage: StageFacts) -> Iterator[str]:

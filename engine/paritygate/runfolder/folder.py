@@ -92,8 +92,12 @@ class RunFolder:
         remove_empty(self.made.parents)
 
 
-def make_folders(folder: Path) -> list[Path]:
+def make_folders(folder: Path, tries: int = 9) -> list[Path]:
     """Make a folder and those above it that lack; which were made, innermost first.
+
+    Args:
+        folder: to make.
+        tries: how often it is tried, where other processes make and remove the same folders.
 
     Raises:
         OSError: it can't be made; nothing is left of those above it.
@@ -103,15 +107,15 @@ def make_folders(folder: Path) -> list[Path]:
     except FileExistsError:
         if folder.is_dir():
             return []
-        if os.path.lexists(folder):
+        if os.path.lexists(folder) or tries <= 1:
             raise
-        return make_folders(folder)  # it was there, and isn't any more
+        return make_folders(folder, tries - 1)  # it was there, and isn't any more
     except FileNotFoundError:
-        if folder.parent == folder:
+        if folder.parent == folder or tries <= 1:  # there are places where none can be made
             raise
         above = make_folders(folder.parent)
         try:
-            return [*make_folders(folder), *above]
+            return [*make_folders(folder, tries - 1), *above]
         except OSError:
             remove_empty(above)
             raise

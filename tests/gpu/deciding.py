@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paritygate.comparison import canary
 from paritygate.comparison.decisions import DecisionComparer

@@ -16,7 +16,7 @@ from paritygate.core.problems import did_you_mean
 from paritygate.golden.build import Built
 from paritygate.golden.evidence import MARK
 from paritygate.golden.synth import Bounds, graph_inputs, open_dims, synthetic_samples
-from paritygate.pipeline.boundary import Boundary, BoundaryOptions
+from paritygate.pipeline.boundary import USUAL, Boundary, BoundaryOptions
 from paritygate.pipeline.boundary import make_boundary as make
 
 
@@ -24,10 +24,10 @@ def make_boundary(
     plan: Plan | PathLike | Mapping[str, Any],
     path: PathLike,
     *,
-    budget: int = BoundaryOptions.budget,
-    per_side: int = BoundaryOptions.per_side,
-    seed: int = BoundaryOptions.seed,
-    with_golden: bool = BoundaryOptions.with_golden,
+    budget: int = USUAL.budget,
+    per_side: int = USUAL.per_side,
+    seed: int = USUAL.seed,
+    with_golden: bool = USUAL.with_golden,
 ) -> Boundary:
     """Write a pack of samples at the boundaries of what a plan decides and allows.
 

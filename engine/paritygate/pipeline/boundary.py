@@ -49,6 +49,9 @@ class BoundaryOptions(Struct, frozen=True):
     with_golden: bool = False
 
 
+USUAL = BoundaryOptions()
+
+
 class Boundary(Struct, frozen=True):
     """A pack of boundary samples: the file, and a status and a sentence on each thing in it."""
 

@@ -176,6 +176,38 @@ def test_functions_that_raise_raise_again(tmp_path: Path) -> None:
     assert {r.code for r in again.reasons} == {"runner.disagreement", "evidence.empty"}
 
 
+@pytest.mark.parametrize("with_batch", [False, True])
+def test_runners_are_not_held_against_themselves_again(tmp_path: Path, with_batch: bool) -> None:
+    write_pack(tmp_path / "golden.arrow", ids(), {"x": inputs()})
+    (tmp_path / "by.txt").write_text("1")
+    (tmp_path / "functions.py").write_text(
+        "def ref(d):\n    return {'y': d['x'] + d['x'].dtype.type(1e-3 * len(d['x']))}\n"
+        "from pathlib import Path\n"
+        f"def cand(d):\n    by = float(Path({str(tmp_path / 'by.txt')!r}).read_text())\n"
+        "    return {'y': d['x'] + d['x'].dtype.type(by * (d['x'][:, :1] > 1.5))}\n"
+    )
+    plan = {
+        "name": "coupled",
+        "golden": "golden.arrow",
+        "runners": {"ref": "functions:ref", "cand": "functions:cand"},
+        "dims": {"batch": {"sizes": [1, 4]}},
+        "batch_coupling": {"ref": {"y": {"atol": 0.01, "rtol": 0.0}}},
+        "stages": [
+            {
+                "name": "only",
+                "reference": "ref",
+                "candidate": "cand",
+                "default": {"atol": 0.5, "rtol": 0.0},
+            }
+        ],
+    }
+    first = paritygate.run(paritygate.load_plan(plan, folder=tmp_path), out=tmp_path / "runs")
+    assert {r.code for r in first.reasons} == {"tolerance.exceeded"}
+    (tmp_path / "by.txt").write_text("0")
+    again = paritygate.replay(first.folder or "", with_batch=with_batch, out=tmp_path / "again")
+    assert (again.verdict, {r.code for r in again.reasons}) == ("incomplete", {"evidence.partial"})
+
+
 def test_constants_of_another_stage_are_left_out(tmp_path: Path) -> None:
     scale_model(tmp_path / "a.onnx")
     scale_model(tmp_path / "b.onnx", 1.5)

@@ -66,7 +66,10 @@ def _plan_data(run: FinishedRun) -> dict[str, Any]:
     data = read_plan(run.folder / PLAN_FILE)
     for key in ("calibration", "batch_coupling", "noise", "require_coverage", "probes", "target"):
         data.pop(key, None)
-    return {**data, "check_samples": 0} if "check_samples" in data else data
+    dims = data.get("dims", {})
+    if "batch" in dims:
+        data["dims"] = {**dims, "batch": {**dims["batch"], "check_samples": 0}}
+    return data
 
 
 def without_constants(plan: Plan, names: Sequence[str]) -> Plan:

@@ -74,6 +74,20 @@ def test_samples_in_memory_come_back(
     assert f"content digest {built.digest}, as recorded when it was written" in str(report.lines)
 
 
+def test_a_path_in_a_folder_is_relative_to_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    samples = [{"sample_id": k, "in.x": np.ones(3, np.float32)} for k in range(2)]
+    for path in ("sub/g.arrow", "./sub/../sub/h.arrow", "i.arrow"):
+        assert paritygate.build_pack(path, samples).path == Path(path)
+    assert left(tmp_path / "sub") == ["g.arrow", "h.arrow"]
+    with pytest.raises(GoldenError, match=r"^sub/j.arrow"):
+        paritygate.build_pack("sub/j.arrow", [samples[0], samples[0]])
+    assert left(tmp_path / "sub") == ["g.arrow", "h.arrow"]
+
+
 def test_columns_side_by_side_cast_and_kept(tmp_path: Path) -> None:
     columns = {
         "key": ["a", "b", "c", "d"],

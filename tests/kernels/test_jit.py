@@ -2,14 +2,17 @@
 
 import gc
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numba import typeof
 from numba.core import event
-from numba.core.errors import TypingError
+from numba.core.errors import NumbaTypeError, NumbaValueError, TypingError
+from numba.extending import typeof_impl
 
-from paritygate.kernels import decisions, elements, sums
+from paritygate.kernels import _jit, decisions, elements, sums
 from paritygate.kernels._jit import Inner, jit, scalar
 
 
@@ -126,3 +129,40 @@ def test_threads_that_ask_at_once_get_one_dispatcher():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: inner.dispatcher, range(4)))
     assert len(set(map(id, found))) == 1
+
+
+def some_arrays() -> Iterator[np.ndarray]:
+    for dtype in (
+        "?",
+        "i1",
+        "u2",
+        "<i4",
+        "i8",
+        "f2",
+        "f4",
+        "O",
+        "f8",
+        "c8",
+        "M8[s]",
+        "S3",
+        "i4,f8",
+    ):
+        for base in (np.zeros((4, 3), dtype), np.zeros(5, dtype), np.zeros((), dtype)):
+            yield from (base, base.T, base[::-1] if base.ndim else base)
+            locked = base.copy()
+            locked.flags.writeable = False
+            yield locked
+    yield np.frombuffer(bytes(13), np.uint8)[1:].view("<f4")  # at an odd address
+    yield np.zeros((2, 3, 4), order="F")[:, 1:, :]
+
+
+def test_arrays_have_the_types_that_numba_gives_them() -> None:
+    arrays = list(some_arrays())
+    assert not arrays[-2].flags.aligned
+    assert typeof_impl.dispatch(np.ndarray) is _jit._type_array
+    for array in arrays:
+        assert _jit._type_array(array, None) == _jit._type_any_array(array, None), array.dtype
+    with pytest.raises(NumbaValueError):
+        _jit._type_array(np.zeros(2, ">f4"), None)
+    with pytest.raises(NumbaTypeError, match="MaskedArray"):
+        typeof(np.ma.masked_array([1.0], [True]))

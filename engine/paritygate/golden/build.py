@@ -89,7 +89,7 @@ def build(
         GoldenError: with source, row and column, what can't be in a pack; no rows at all.
         FolderError: the file can't be written.
     """
-    building = path.with_name(path.name + _BUILDING)
+    building = path.absolute().with_name(path.name + _BUILDING)
     token = secrets.token_hex(32)
     try:
         _write(building, pieces, takes, make_ids, {**(metadata or {}), KEY: token})

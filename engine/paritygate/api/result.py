@@ -27,6 +27,10 @@ class HoldError(AssertionError):
         self.result = result
         super().__init__(result.explain())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With the run itself, whose text is long."""
+        return HoldError, (self.result,)
+
 
 @dataclass(frozen=True)
 class RunResult:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 SHOWN_PROBLEMS = 50
+
+E = TypeVar("E", bound=BaseException)
 
 
 class ParityError(Exception):
@@ -19,6 +22,18 @@ class ParityError(Exception):
 
     code = "internal.error"
     exit_code = 2
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it was made, whatever it was made of: other processes of a pool send errors on."""
+        return revived, (type(self), self.args, self.__dict__)
+
+
+def revived(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, object]) -> E:
+    """An error with these arguments and attributes, as `pickle` makes it again."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class Problem(Struct, frozen=True):

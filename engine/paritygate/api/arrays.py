@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -103,6 +104,8 @@ def _assert_mappings(
 
 
 def _array(value: Any, name: str) -> Array:
+    if "torch" in sys.modules and (taken := _of_tensor(value, name)) is not None:
+        return taken
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array, whose mask would be lost; fill it first")
     if hasattr(value, "columns") or _is_labelled(value):
@@ -123,6 +126,19 @@ def _array(value: Any, name: str) -> Array:
     if array.dtype == object and not all(isinstance(v, str) for v in array.reshape(-1).tolist()):
         raise TypeError(f"{name} is an array of objects, not all of which are texts")
     return array
+
+
+def _of_tensor(value: Any, name: str) -> Array | None:
+    """The elements of a tensor of torch, of any dtype; None: it isn't one."""
+    from paritygate.runners.torch_arrays import array_or_problem
+    from paritygate.runners.torch_load import is_tensor
+
+    if not is_tensor(value):
+        return None
+    taken = array_or_problem(value, "give ")
+    if isinstance(taken, str):
+        raise TypeError(f"{name} {taken}")
+    return taken
 
 
 def _is_labelled(value: Any) -> bool:

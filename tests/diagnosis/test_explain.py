@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.diagnosis.runs import classifiers, ids, inputs, run_pair, square
+from tests.frontends.command import invoke
 from tests.models import scale_model
 from tests.packs import write_pack
 
@@ -268,3 +269,41 @@ def test_a_sample_of_another_size_is_told_with_its_sizes(tmp_path: Path) -> None
     result = run_pair(tmp_path, echo, echo, **dims)
     says = paritygate.explain(result.folder, "c")["says"]
     assert "dim 0 of a sample of input 'x' is 9; allowed is 1 to 8 (contract.shape)" in says
+
+
+@pytest.mark.parametrize("shape", [(2,), (), (5,), (2, 2), (3, 4)])
+def test_samples_of_other_shapes_are_explained(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    (tmp_path / "functions.py").write_text(
+        "import numpy as np\n"
+        "def ref(d):\n    return {'y': d['x'] + 0}\n"
+        f"def cand(d):\n    return {{'y': np.zeros((len(d['x']), *{shape!r}), 'float32')}}\n"
+    )
+    sides = ({"call": f"functions:{name}", "folder": str(tmp_path)} for name in ("ref", "cand"))
+    result = run_pair(tmp_path, *sides)
+    assert [reason.code for reason in result.reasons] == ["shape.mismatch"]
+    (failure,) = paritygate.explain(result.folder or "", "s003")["failures"]
+    assert failure["rules"] == ["shape.mismatch"]
+    assert failure["outputs"]["y"]["candidate"] == f"float32[{', '.join(map(str, shape))}]"
+
+
+def test_what_was_not_decided_is_said_to_be_neither_kept_nor_flipped(tmp_path: Path) -> None:
+    (tmp_path / "functions.py").write_text(
+        "def ref(d):\n    return {'y': d['x'] + 0}\n"
+        "def cand(d):\n    if d['x'][0, 0] > 0:\n        raise ValueError('too large')\n"
+        "    return {'y': -d['x']}\n"
+    )
+    sides = (
+        {"call": f"functions:{name}", "folder": str(tmp_path), "batch_size": 1}
+        for name in ("ref", "cand")
+    )
+    decisions = {"class": {"output": "y", "argmax": True}}
+    result = run_pair(tmp_path, *sides, decisions=decisions)
+    raised = inputs()[:, 0] > 0
+    for name, has_raised in zip(ids(), raised.tolist(), strict=True):
+        (failure,) = paritygate.explain(result.folder or "", name)["failures"]
+        told = failure["decisions"]["class"]
+        assert ((told["ref"], told["cand"], told["margin"]) == (None,) * 3) is has_raised
+        assert told["flipped"] is not has_raised
+        report = invoke("explain", result.folder or "", name).stdout
+        assert ("decision class: not decided" in report) is has_raised
+        assert ("decision class flipped: " in report) is not has_raised

@@ -209,6 +209,8 @@ def _permutation(pairs: Sequence[Pair], tolerance: Tolerance) -> Pattern | None:
     if not 2 <= classes <= MAX_CLASSES:
         return None
     alike = [p for p in pairs if p.ref.shape == p.cand.shape == first.ref.shape]
+    if not alike:
+        return None
     most = max(1, _CELLS // classes**2)
     refs = np.concatenate([p.ref.reshape(-1, classes) for p in alike])[:most]
     cands = np.concatenate([p.cand.reshape(-1, classes) for p in alike])[:most]

@@ -10,7 +10,7 @@ import numpy as np
 
 from paritygate.core.errors import ParityError
 from paritygate.core.plan import Stage
-from paritygate.core.policy import Tolerance
+from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Array, is_float
 from paritygate.core.verdict import rule_names
 from paritygate.diagnosis.advice import advise
@@ -20,6 +20,7 @@ from paritygate.diagnosis.patterns import Pair, Pattern, find_patterns, swapped_
 from paritygate.runfolder.reading import FailedSample, FinishedRun, Tensors
 
 LOOKED_AT = 16
+_COMPARED = ("tolerance.", "nonfinite.", "decision.flip")
 
 
 def explain_failure(run: FinishedRun, sample: FailedSample) -> dict[str, Any]:
@@ -115,6 +116,8 @@ def _decisions(run: FinishedRun, sample: FailedSample) -> dict[str, dict[str, An
     told = {}
     for name, found in sample.decisions.items():
         rule = rules.get(name)
+        if _is_undecided(sample, rule, found):
+            found = dict.fromkeys(found)
         flipped = found.get("ref") != found.get("cand") or found.get("ref") == "undefined"
         told[name] = {
             **found,
@@ -122,6 +125,16 @@ def _decisions(run: FinishedRun, sample: FailedSample) -> dict[str, dict[str, An
             "flipped": flipped and "decision.flip" in sample.rules,
         }
     return told
+
+
+def _is_undecided(
+    sample: FailedSample, rule: DecisionRule | None, found: Mapping[str, Any]
+) -> bool:
+    """Whether nothing was decided of it, of which a shard has empty texts; a value may be one."""
+    if found.get("ref") or found.get("cand"):
+        return False
+    is_compared = all(broken.startswith(_COMPARED) for broken in sample.rules)
+    return not (is_compared and rule is not None and rule.equal)
 
 
 def _judged(stage: Stage, tensors: Tensors) -> list[str]:

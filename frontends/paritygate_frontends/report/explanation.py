@@ -112,6 +112,8 @@ def _side(side: Found) -> str:
 
 
 def _decision(name: str, found: Found) -> str:
+    if found.get("ref") is None and found.get("cand") is None:
+        return f"decision {clean(name)}: not decided"
     word = "flipped" if found.get("flipped") else "kept"
     text = f"decision {clean(name)} {word}: reference {clean(found.get('ref'))}, "
     text += f"candidate {clean(found.get('cand'))}"

@@ -27,9 +27,11 @@ def render_replay(
     found = summary["replay"]
     how = "in their own batches" if found["with_batch"] else "without their neighbours"
     samples = found["samples"]
-    yield Text.assemble(
-        ("Replay", "bold"), f"  {counted(len(samples), 'sample')} of {clean(found['of'])}, {how}"
-    )
+    count = len({sample["id"] for sample in samples})
+    of = f"{counted(count, 'sample')} of {clean(found['of'])}"
+    if len(samples) > count:
+        of += f", {counted(len(samples), 'failure')} in several stages"
+    yield Text.assemble(("Replay", "bold"), f"  {of}, {how}")
     for told in found["changed"]:
         yield indented(Text(f"changed since: {clean(told)}", style="bold yellow"))
     for note in found["notes"]:

@@ -13,7 +13,8 @@ batch. What is compared with what, as each process measures it:
 All else that a process of ours does, from launch to end, is told in seconds: start, kernels read
 from their cache, ids checked, digests (known from the run before, as of any file that hasn't
 changed), the run folder; of the command `paritygate compare` also the report. "The rest" is that of
-the command, with all that a user waits for. Beside it stands that of a script that calls
+the command, with all that a user waits for, beside a process that imports the three libraries and ends: that
+says how fast the machine is. Beside it stands that of a script that calls
 `paritygate.compare`, of which a seventh is the interpreter's own end.
 """
 
@@ -94,6 +95,7 @@ class Compared:
                 "loop": loop,
                 "light": lambda: timed(LIGHT_LOOP, *paths)[1],
                 "rest": lambda: _rest_of_command(paths, scale.folder / "command-runs"),
+                "imports": _import_libraries,
             },
         )
         _check_same(figures["ours"], figures["loop"])
@@ -112,7 +114,11 @@ class Compared:
             )
         light, command, script = self.labels[-3:]
         rows.append(Row.against(light, found["gate"], "s", found["light"], "NumPy, less of it"))
-        rows.append(Row.of(command, found["rest"], "s", REST_LIMIT_S))
+        imported = found["imports"], "NumPy, Numba, pyarrow imported"
+        whole = Row.against(
+            command, found["rest"], "s", *imported, limit=REST_LIMIT_S, limited="ours"
+        )
+        rows.append(whole)
         return [*rows, Row.of(script, rest[-scale.rounds :], "s")]
 
 
@@ -165,6 +171,14 @@ def _rest_of_command(paths: list[Path], out: Path) -> float:
     blocks = float(json.loads(summary.read_text())["timing"]["blocks_s"])
     shutil.rmtree(out)
     return wall - blocks
+
+
+def _import_libraries() -> float:
+    """Wall time of a process that imports what any program would that does this."""
+    started = time.perf_counter()
+    command = [sys.executable, "-c", "import numpy, numba, pyarrow"]
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - started
 
 
 def timed(code: str, *args: Path | str) -> tuple[float, float, dict[str, Any]]:

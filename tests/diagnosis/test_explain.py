@@ -276,7 +276,7 @@ def test_samples_of_other_shapes_are_explained(tmp_path: Path, shape: tuple[int,
     (tmp_path / "functions.py").write_text(
         "import numpy as np\n"
         "def ref(d):\n    return {'y': d['x'] + 0}\n"
-        f"def cand(d):\n    return {{'y': np.zeros((len(d['x']), *{shape!r}), 'float32')}}\n"
+        f"def cand(d):\n    return {{'y': np.full((len(d['x']), *{shape!r}), 7, 'float32')}}\n"
     )
     sides = ({"call": f"functions:{name}", "folder": str(tmp_path)} for name in ("ref", "cand"))
     result = run_pair(tmp_path, *sides)

@@ -13,8 +13,8 @@ batch. What is compared with what, as each process measures it:
 All else that a process of ours does, from launch to end, is told in seconds: start, kernels read
 from their cache, ids checked, digests (known from the run before, as of any file that hasn't
 changed), the run folder; of the command `paritygate compare` also the report. "The rest" is that of
-the command, with all that a user waits for, beside a process that imports the three libraries and ends: that
-says how fast the machine is. Beside it stands that of a script that calls
+the command, with all that a user waits for. Beside it stands a process that imports NumPy, Numba
+and pyarrow and ends, which says how fast the machine is, and that of a script that calls
 `paritygate.compare`, of which a seventh is the interpreter's own end.
 """
 

@@ -20,7 +20,7 @@ from paritygate.core.errors import GoldenError
 from paritygate_frontends.cli import supervise
 
 FUNCTIONS = """\
-import ctypes, os, signal, sys, threading, time
+import concurrent.futures, ctypes, os, signal, sys, threading, time
 
 def ref(d):
     return {"y": d["x"] + 0}
@@ -50,6 +50,11 @@ def forked(d):
 
 def divided(d):
     os.fork()
+    return cand(d)
+
+def pooling(d):
+    sys.pool = concurrent.futures.ThreadPoolExecutor(1)
+    sys.pool.submit(int).result()
     return cand(d)
 
 def ignoring(d):
@@ -286,6 +291,12 @@ def test_a_process_that_a_function_forks_runs_nothing_to_its_end(folder: Path) -
     (folder / "divided.toml").write_text(text)
     done = execute("run", "divided.toml", cwd=folder)  # it ends once nobody holds the pipes
     assert (done.returncode, len(list((folder / "runs").iterdir()))) == (0, 1), done.stderr
+
+
+@pytest.mark.slow
+def test_a_pool_of_threads_that_a_function_leaves_ends_with_the_run(folder: Path) -> None:
+    done = execute("run", plan(folder, "pooling"), cwd=folder)
+    assert done.returncode == 0, done.stderr
 
 
 def test_where_all_is_recorded_the_packs_are_named_and_no_model() -> None:

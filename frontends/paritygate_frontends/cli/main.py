@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
 LOADS_MODELS = ("run", "compare", "check", "inspect", "record", "replay", "demo")
 PACKS_WITH_MODELS = ("boundary", "check")  # a plan's functions run in these, too
@@ -26,31 +25,7 @@ def main() -> None:
     if code == INTERRUPTED and threading.active_count() > 1:
         with getattr(sys.modules.get(_CACHE), "WRITING", nullcontext()):  # no file is left half
             os._exit(code)  # what those threads run isn't waited for
-    if "paritygate_frontends.cli.supervise" in sys.modules:
-        _leave(code)
     sys.exit(code)
-
-
-def _leave(code: int) -> None:
-    """End a child that has told its code; what it loaded isn't taken apart, which takes 0.2 s.
-
-    All else that an interpreter does at its end is done: threads are waited for, what was
-    registered is called, and what is buffered is written, also by native code.
-    """
-    from paritygate_frontends.cli.supervise import is_supervised
-
-    if not is_supervised():
-        return
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.current_thread():
-            thread.join()
-    atexit._run_exitfuncs()
-    _flush()
-    with suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).fflush(None)
-    os._exit(code)
 
 
 def _start() -> int:

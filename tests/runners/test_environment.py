@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
-from paritygate.runners import environment
 from paritygate.runners.environment import (
     describe_cpu,
     describe_environment,
@@ -64,12 +64,47 @@ def _install(folder: Path, name: str, owned: str) -> None:
 def test_two_builds_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _install(tmp_path, "onnxruntime", "onnxruntime/__init__.py")
     _install(tmp_path, "onnxruntime_extensions", "onnxruntime_extensions/__init__.py")
-    real = environment.importlib.metadata.distributions
-    monkeypatch.setattr(
-        environment.importlib.metadata, "distributions", lambda: real(path=[str(tmp_path)])
-    )
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert onnxruntime_distributions() == {"onnxruntime": "1.0"}
     # What is put there meanwhile is seen, too.
     _install(tmp_path, "onnxruntime_gpu", "onnxruntime/__init__.py")
     assert onnxruntime_distributions() == {"onnxruntime": "1.0", "onnxruntime_gpu": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("record", "owns"),
+    [
+        ("a.py,,\r\nonnxruntime/__init__.py,sha256=x,1\r\n", True),
+        ('"onnxruntime/__init__.py",,\n', True),
+        ("onnxruntime/__init__.pyi,,\nlike/onnxruntime/__init__.py,,\n", False),
+        ("", False),
+    ],
+)
+def test_an_owner_lists_the_file_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: str, owns: bool
+) -> None:
+    _install(tmp_path, "build", "x")
+    (tmp_path / "build-1.0.dist-info" / "RECORD").write_bytes(record.encode())
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert onnxruntime_distributions() == ({"build": "1.0"} if owns else {})
+
+
+def test_an_older_format_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    info = tmp_path / "old.egg-info"
+    info.mkdir()
+    (info / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: old\nVersion: 2\n")
+    (info / "SOURCES.txt").write_text("setup.py\nonnxruntime/__init__.py\n")
+    (tmp_path / "onnxruntime").mkdir()
+    (tmp_path / "onnxruntime" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert onnxruntime_distributions() == {"old": "2"}
+
+
+def test_a_build_that_lies_elsewhere_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(tmp_path, "zipped", "onnxruntime/__init__.py")
+    found = list(importlib.metadata.distributions(path=[str(tmp_path)]))
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: found)
+    monkeypatch.setattr(sys, "path", [])
+    assert onnxruntime_distributions() == {"zipped": "1.0"}

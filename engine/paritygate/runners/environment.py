@@ -6,7 +6,8 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ Folders = tuple[tuple[str, int], ...]
 
 PACKAGES = ("paritygate", "numpy", "numba", "pyarrow", "onnx")
 _OWNED = "onnxruntime/__init__.py"
+_ROWS = (b"\nonnxruntime/__init__.py,", b'\n"onnxruntime/__init__.py",')  # that list it
 _CPU_FLAGS = ("avx", "avx2", "fma", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 _VARIABLES = (
     "OMP_NUM_THREADS",
@@ -99,18 +101,40 @@ def onnxruntime_distributions() -> dict[str, str]:
 
 
 @lru_cache(1)
-def _distributions_in(_folders: Folders) -> Mapping[str, str]:
-    found = {}
-    for distribution in importlib.metadata.distributions():
-        if _owns_onnxruntime(distribution):
-            found[str(distribution.metadata["Name"] or "")] = distribution.version
-    return dict(sorted(found.items()))
+def _distributions_in(folders: Folders) -> Mapping[str, str]:
+    """Of distributions in folders, or, where none there is an owner, of all that Python knows."""
+    owners = [one for folder, _ in folders for one in _owners_in(folder or ".")]
+    if not owners:
+        owners = [one for one in importlib.metadata.distributions() if _is_owner(one)]
+    return dict(sorted((one.metadata["Name"] or "", one.version) for one in owners))
 
 
-def _owns_onnxruntime(distribution: importlib.metadata.Distribution) -> bool:
-    record = distribution.read_text("RECORD")
-    if record is not None and _OWNED not in record:  # most of them; parsing each one takes long
-        return False
+def _owners_in(folder: str) -> Iterator[importlib.metadata.Distribution]:
+    """Those in a folder.
+
+    The lists of what they own are looked at as they lie there: to decode the megabytes of all of
+    them, as the library does, takes many times as long, and every command does this once.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".dist-info", ".egg-info")):
+                found = importlib.metadata.Distribution.at
+                listed = _list_of(entry.path)
+                is_owner = listed is None and _is_owner(found(entry.path))
+                if is_owner or (listed and any(row in listed for row in _ROWS)):
+                    yield found(entry.path)
+
+
+def _list_of(path: str) -> bytes | None:
+    """The list of what a distribution owns; None: an older format, or it can't be read."""
+    try:
+        with Path(path, "RECORD").open("rb", buffering=0) as file:
+            return b"\n" + file.readall()
+    except OSError:
+        return None
+
+
+def _is_owner(distribution: importlib.metadata.Distribution) -> bool:
     return _OWNED in {file.as_posix() for file in distribution.files or []}
 
 

@@ -75,6 +75,46 @@ def test_a_kernel_is_called_by_kernels_and_from_python_in_any_order():
     assert set(total.inner.dispatcher.signatures) == set(total.signatures)
 
 
+def test_numba_is_asked_for_nothing_before_a_kernel_is_called(monkeypatch):
+    made = []
+    real = _jit._dispatcher
+    monkeypatch.setattr(
+        _jit, "_dispatcher", lambda *args, **options: made.append(args[0]) or real(*args, **options)
+    )
+
+    @jit
+    def one(values):
+        return values.size
+
+    @jit
+    def of_one(values):
+        return one(values) + 1
+
+    assert (one.__name__, one.py_func(np.ones(3)), made) == ("one", 3, [])
+    assert of_one(np.ones(3)) == 4
+    # `one` as Numba knows it and as it is called; `of_one` as Python calls it.
+    assert made.count(of_one.py_func) == 1
+    made.clear()
+    assert one(np.ones(3)) == 3
+    assert of_one.signatures
+    assert made == []
+
+
+def test_threads_get_the_same_kernel(monkeypatch):
+    made = []
+
+    def slow(*args, **options):
+        made.append(args)
+        time.sleep(0.05)
+        return object.__new__(type("Made", (), {}))
+
+    monkeypatch.setattr(_jit, "_dispatcher", slow)
+    kernel = _jit.Kernel(len, is_cached=False)
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: kernel.dispatcher, range(4)))
+    assert (len(found), len(made)) == (1, 1)
+
+
 def test_what_only_kernels_call_is_not_made_for_python():
     @jit
     def twice(values):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial, update_wrapper
 from typing import Any, TypeVar, cast
 
 import numba
@@ -25,7 +25,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype, map_layout
 
 from paritygate.kernels import compiling
-from paritygate.kernels._cache import KernelCache
+from paritygate.kernels._cache import KernelCache, config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,21 +101,59 @@ class Inner:
         return self.dispatcher.get_overload(sig)
 
 
+class Kernel:
+    """A function that Numba compiles once it is called; all else of it is asked of Numba's object.
+
+    Most are only called by others, or not at all in a process that finds these in the cache: to
+    have Numba's objects of all of them took a fiftieth of what a command takes to start.
+
+    Attributes:
+        py_func: the function itself.
+        inner: the function as other kernels call it.
+    """
+
+    def __init__(self, function: Callable[..., Any], is_cached: bool, **options: Any) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self._make = partial(_dispatcher, function, is_cached, **options)
+        inner = {**options, "no_cpython_wrapper": True}
+        self.inner = Inner(partial(_dispatcher, function, is_cached, **inner))
+        self._making = threading.Lock()
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's object, for calls from Python; threads get the same one."""
+        with self._making:
+            if "dispatcher" not in self.__dict__:
+                made = self._make()
+                made.get_call_template = self.inner.get_call_template
+                made.get_overload = self.inner.get_overload
+                self.__dict__["dispatcher"] = made
+            return self.__dict__["dispatcher"]
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba knows it as, where another kernel calls it."""
+        return self.dispatcher._numba_type_
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it; it is compiled for these types, or read from the cache."""
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else there is to know of it."""
+        return getattr(self.dispatcher, name)
+
+
 def _compile(function: F, *, is_cached: bool, **options: Any) -> F:
-    compiled = _dispatcher(function, is_cached, **options)
-    if isinstance(compiled, type(function)):
-        return function  # Numba is told to compile nothing
-    options |= {"is_cached": is_cached, "no_cpython_wrapper": True}
-    inner = Inner(partial(_dispatcher, function, **options))
-    compiled.inner = inner
-    compiled.get_call_template = inner.get_call_template
-    compiled.get_overload = inner.get_overload
-    return cast(F, compiled)
+    if config.DISABLE_JIT:
+        return function
+    return cast(F, Kernel(function, is_cached, **options))
 
 
-def _dispatcher(function: F, is_cached: bool, **options: Any) -> Any:
+def _dispatcher(function: Callable[..., Any], is_cached: bool, **options: Any) -> Any:
     made: Any = numba.njit
     made = made(**_ALWAYS, **options)(function)
-    if is_cached and not isinstance(made, type(function)):
+    if is_cached:
         made._cache = KernelCache(function, is_inner="no_cpython_wrapper" in options)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,60 @@ def test_ids_in_the_order_of_another_pack_need_no_index(tmp_path: Path, ids: lis
         assert (scan.is_like, scan.is_ascending, scan.duplicates) == (True, False, 0)
         assert pack._index is None
         assert pack.index().rows(golden.ids(0, 3)).tolist() == [0, 1, 2]
+
+
+RUNS = [
+    [5, 6, 7, 8],
+    [5, 7, 6, 8],
+    [5, 6, 6, 8],
+    [5, 6, 7, 9],
+    [4, 5, 6, 7],
+    [6, 7, 8],
+    [5, 6, 7, 8, 9],
+    [5, 5, 5, 5],
+    [-(1 << 63), (1 << 63) - 1],
+    [-(1 << 63), 1 - (1 << 63)],
+    [5],
+    [],
+    ["5", "6", "7", "8"],
+]
+
+
+@pytest.mark.parametrize("container", ["file", "parquet"])
+@pytest.mark.parametrize("theirs", RUNS)
+@pytest.mark.parametrize("ours", RUNS[:1] + RUNS[8:11])
+def test_ids_that_run_on_are_known_by_their_ends(
+    tmp_path: Path, ours: list[int], theirs: list[object], container: Container
+) -> None:
+    for name, ids in (("a", ours), ("b", theirs)):
+        y = np.zeros(len(ids))
+        write_pack(tmp_path / name, ids, outputs={"y": y}, container=container, rows_per_batch=3)
+    with open_pack(["a"], tmp_path) as golden, open_pack(["b"], tmp_path) as pack:
+        is_run = ours == list(range(ours[0], ours[0] + len(ours))) and container == "file"
+        assert golden.scan_ids().run_from == (ours[0] if is_run else None)
+        scan = pack.scan_ids(allow_duplicates=True, like=golden)
+        assert scan.is_like == (ours == theirs)
+        assert scan.is_ascending == all(a < b for a, b in pairwise(theirs))  # type: ignore[operator]
+        assert scan.duplicates == len(theirs) - len(set(theirs))
+
+
+def test_ids_that_run_on_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[GoldenPack, int]] = []
+    ids = GoldenPack.ids
+
+    def noted(pack: GoldenPack, start: int, stop: int) -> object:
+        read.append((pack, stop - start))
+        return ids(pack, start, stop)
+
+    with (
+        pack_of(tmp_path / "a", range(100), 10) as golden,
+        pack_of(tmp_path / "b", range(100), 10) as pack,
+    ):
+        golden.scan_ids()
+        monkeypatch.setattr(GoldenPack, "ids", noted)
+        assert pack.scan_ids(like=golden).is_like
+        assert {one for one, _ in read} == {pack}
+        assert sum(rows for _, rows in read) == 102  # and its ends once more
 
 
 def test_a_repeated_id_in_place_of_another_one_is_found(tmp_path: Path) -> None:

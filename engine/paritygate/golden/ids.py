@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paritygate.core.errors import GoldenError
 from paritygate.golden.ascending import all_ascend, can_share
@@ -59,6 +60,8 @@ class IdScan(Struct, frozen=True):
         first_duplicates: the first of them by row, at most ten.
         slice_values: slice column -> its values, in order of appearance.
         is_like: whether the ids are those of the pack that it was held against, row by row.
+        run_from: the first id, where every other is the one before it plus one; None: it isn't so,
+            or the pack isn't mapped.
     """
 
     samples: int
@@ -67,6 +70,14 @@ class IdScan(Struct, frozen=True):
     first_duplicates: tuple[Duplicate, ...] = ()
     slice_values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_like: bool = False
+    run_from: int | None = None
+
+    def is_run_of(self, other: IdScan) -> bool:
+        """Whether both are of the same ids in the same order, as far as their ends tell."""
+        return self.run_from is not None and (self.samples, self.run_from) == (
+            other.samples,
+            other.run_from,
+        )
 
     def duplicate_error(self, pack: GoldenPack) -> GoldenError:
         """The error that names the first duplicate id and both its rows."""
@@ -101,16 +112,32 @@ def scan_ids(pack: GoldenPack, like: GoldenPack | None = None) -> tuple[IdScan, 
         GoldenError: see `GoldenPack.scan_ids`.
         FolderError: no room for the index file.
     """
-    if like is not None and is_same_order(pack, like):
+    other = like.scan_ids() if like is not None else None
+    may_be_run = other is not None and other.run_from is not None
+    if like is not None and not may_be_run and is_same_order(pack, like):
         slice_values = _check_rows(pack)
         is_ascending = like.scan_ids().is_ascending
         return IdScan(pack.samples, is_ascending, slice_values=slice_values, is_like=True), None
     is_ascending, slice_values = _pass_over(pack)
     if is_ascending:
-        return IdScan(pack.samples, True, slice_values=slice_values), None
+        found = IdScan(pack.samples, True, slice_values=slice_values, run_from=_run_from(pack))
+        is_like = other is not None and found.is_run_of(other)
+        return replace(found, is_like=is_like), None
     index = HashIndex(pack)
     count, first = index.duplicates()
     return IdScan(pack.samples, False, count, first, slice_values), index
+
+
+def _run_from(pack: GoldenPack) -> int | None:
+    """The first of ids that ascend, where none is left out between it and the last one.
+
+    Two packs of as many samples that both run from the same id hold the same ids in the same order,
+    and neither has to be read beside the other.
+    """
+    if pack.id_kind != "int64" or not pack.is_mapped or not pack.samples:
+        return None
+    first, last = (int(pack.ids(row, row + 1)[0]) for row in (0, pack.samples - 1))
+    return first if last - first == pack.samples - 1 else None
 
 
 def build_index(pack: GoldenPack, is_ascending: bool) -> IdIndex:

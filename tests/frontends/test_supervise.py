@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -324,3 +325,51 @@ def test_a_recording_that_is_cut_while_it_is_compared(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("UNJUDGED  golden.unreadable\na.arrow, b.arrow: one of these")
     assert not (tmp_path / "runs").exists()
+
+
+ENDING = """
+import atexit, os, sys
+from paritygate_frontends.cli import main
+
+def noted():
+    atexit.register(lambda: print("handled", file=sys.stderr, flush=True))
+    return run()
+
+def at_once(code):
+    print("at once", code, file=sys.stderr, flush=True)
+    leave(code)
+
+run, leave = main._run, os._exit
+main._run, os._exit = noted, at_once
+main.main()
+"""
+PLAN = """
+golden = "a.arrow"
+runners = { ref = { kind = "recorded" }, cand = { kind = "recorded", path = "b.arrow" } }
+stages = [{ reference = "ref", candidate = "cand", default = { atol = ATOL, rtol = 0.0 } }]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("atol", "code"), [("2.0", 0), ("0.5", 1)])
+@pytest.mark.parametrize("verb", ["compare", "run"])
+def test_only_a_comparison_ends_without_taking_modules_apart(
+    tmp_path: Path, verb: str, atol: str, code: int
+) -> None:
+    y = np.arange(6, dtype=np.float32)
+    for name, values in (("a", y), ("b", y + 1)):
+        write_pack(tmp_path / f"{name}.arrow", list(range(6)), {"x": y}, {"y": values})
+    (tmp_path / "plan.toml").write_text(PLAN.replace("ATOL", atol))
+    packs = ("a.arrow", "b.arrow", "--atol", atol, "--rtol", "0")
+    given = packs if verb == "compare" else ("plan.toml",)
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING, verb, *given],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert ("release" if code == 0 else "hold") in done.stdout.lower()
+    ends = ["handled", f"at once {code}"] if verb == "compare" else ["handled"]
+    assert done.stderr.splitlines() == ends

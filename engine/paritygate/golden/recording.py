@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, Validat
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.text import clean
+from paritygate.golden.schema import RECORDING
 
-KEY = b"paritygate.recording"
+KEY = RECORDING
 VERSION = 1
 RESERVED = 32 << 10
 _LONGEST_TEXT = 500

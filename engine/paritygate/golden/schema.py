@@ -29,6 +29,7 @@ Kind = Literal["int64", "string"]
 _INPUT, _OUTPUT, _RAW = "in.", "out.", "raw."
 # What pandas writes of an index without a name, such as after a filter or a shuffle.
 EVIDENCE = "paritygate.evidence"
+RECORDING = b"paritygate.recording"  # in the metadata of a file of recorded outputs
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _PERMUTATION = re.compile(r'permutation"?\s*[=:]\s*\[([\d,\s]+)\]')
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from paritygate.comparison.rows import KeepHint
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Finished, Observer, Prepared, ignore
 from paritygate.core.plan import Plan, Stage
+from paritygate.core.probes import Probes
 from paritygate.core.tables import NoiseTable
 from paritygate.core.tensors import CompareOn, Stats
 from paritygate.golden.overlap import Overlap
@@ -27,13 +28,9 @@ from paritygate.pipeline.coverage import range_ends
 from paritygate.pipeline.coverage_summary import describe_coverage
 from paritygate.pipeline.drive import Driven, Sink, drive
 from paritygate.pipeline.impute import describe_imputed, note_imputed
-from paritygate.pipeline.keeper import Keeper
-from paritygate.pipeline.noise import measure_noise
-from paritygate.pipeline.noise_summary import add_noise, describe_noise
 from paritygate.pipeline.notes import note_unused
 from paritygate.pipeline.open_dims import describe_dims
 from paritygate.pipeline.prepare import CallableRunner, Preparation, prepare_plan
-from paritygate.pipeline.probes import run_probes
 from paritygate.pipeline.report import build_summary, describe_consistency
 from paritygate.pipeline.sharing import most_threads
 from paritygate.pipeline.span import BlockResult
@@ -50,6 +47,9 @@ from paritygate.runfolder import PLAN_FILE, RunFolder, encode_summary, saved_pla
 from paritygate.tally.coupling import Consistency
 from paritygate.tally.noise import Noise
 from paritygate.tally.stage import StageTally, Tally
+
+if TYPE_CHECKING:
+    from paritygate.pipeline.keeper import Keeper
 
 
 class Options(Struct, frozen=True):
@@ -166,7 +166,7 @@ def run_prepared(
     options.observer(Prepared(prepared.plan.name, prepared.samples, partial, recorded))
     startup_s = time.perf_counter() - started
     collector = Collector(prepared, folder)
-    keeper = Keeper(ready, folder) if options.keep_outputs and folder is not None else None
+    keeper = _keeper(ready, folder) if options.keep_outputs else None
     try:
         threads = choose_threads(prepared, options.threads).at_most(
             most_threads(prepared.runners, ready.blocks)
@@ -177,10 +177,10 @@ def run_prepared(
         consistency = check_consistency(ready, is_cut=bool(options.cuts))
         checked_s = time.perf_counter() - checking
         checking = time.perf_counter()
-        noise = measure_noise(ready, _noise_table(ready, options))
+        noise = _measure_noise(ready, options)
         noise_s = time.perf_counter() - checking
         checking = time.perf_counter()
-        probes = run_probes(ready, options.callables)
+        probes = _run_probes(ready, options)
         probes_s = time.perf_counter() - checking
         digests = around.file_digests()
         overlap = overlapping.result() if overlapping is not None else None
@@ -240,18 +240,45 @@ def run_prepared(
     if outputs is not None:
         summary["outputs"] = outputs
     if noise.is_asked:
-        references = {s.stage.name: s.stage.reference for s in prepared.stages}
-        summary["noise"] = describe_noise(noise, references, prepared.pack.id_of)
-        add_noise(summary["stages"], noise)
+        _tell_noise(summary, ready, noise)
     if probes.is_asked:
         summary["probes"] = to_builtins(probes)
         del summary["probes"]["is_asked"]
     return Outcome(judgement, summary, None, tally)
 
 
-def _noise_table(ready: Preparation, options: Options) -> NoiseTable | None:
+# What few runs ask for is imported by those that do.
+
+
+def _keeper(ready: Preparation, folder: RunFolder | None) -> Keeper | None:
+    from paritygate.pipeline.keeper import Keeper
+
+    return Keeper(ready, folder) if folder is not None else None
+
+
+def _measure_noise(ready: Preparation, options: Options) -> Noise:
     table = ready.prepared.plan.table.noise
-    return NoiseTable() if table is None and options.noise else table
+    if table is None and not options.noise:
+        return Noise()
+    from paritygate.pipeline.noise import measure_noise
+
+    return measure_noise(ready, table or NoiseTable())
+
+
+def _tell_noise(summary: dict[str, Any], ready: Preparation, noise: Noise) -> None:
+    from paritygate.pipeline.noise_summary import add_noise, describe_noise
+
+    references = {s.stage.name: s.stage.reference for s in ready.prepared.stages}
+    summary["noise"] = describe_noise(noise, references, ready.prepared.pack.id_of)
+    add_noise(summary["stages"], noise)
+
+
+def _run_probes(ready: Preparation, options: Options) -> Probes:
+    if ready.prepared.plan.table.probes is None:
+        return Probes()
+    from paritygate.pipeline.probes import run_probes
+
+    return run_probes(ready, options.callables)
 
 
 def _drive(

@@ -45,6 +45,7 @@ class _Line(Struct, frozen=True):
 
 
 _line: _Line | None = None
+_told_code: int | None = None
 _was_interrupted = False
 _has_told_recorded = False
 
@@ -52,6 +53,11 @@ _has_told_recorded = False
 def is_supervised() -> bool:
     """Whether this is the child process that does the work of one command."""
     return _line is not None and os.getpid() == _line.pid
+
+
+def told_code() -> int | None:
+    """The exit code that this child process has told; None: it is no child, or still at work."""
+    return _told_code if is_supervised() else None
 
 
 def tell_partial(folder: Path | None) -> None:
@@ -131,6 +137,7 @@ def supervise(work: Callable[[], int], args: Sequence[str]) -> int:
 
 
 def _work_and_tell(work: Callable[[], int], mask: Iterable[int]) -> int:
+    global _told_code
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     except KeyboardInterrupt:  # it waited for this; nothing has been said
@@ -145,6 +152,7 @@ def _work_and_tell(work: Callable[[], int], mask: Iterable[int]) -> int:
         os._exit(Interrupted.exit_code)  # an import broken off halfway; the parent says so
     if _line is not None:
         _line.tell(_CODE, str(code).encode())
+        _told_code = code
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code

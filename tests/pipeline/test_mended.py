@@ -254,6 +254,41 @@ def test_a_float_output_needs_its_tolerance_stated(tmp_path: Path) -> None:
         paritygate.run(plan, out=None)
 
 
+def test_what_both_sides_show_to_be_wrong_is_told_at_once(tmp_path: Path) -> None:
+    x = np.zeros((4, 2), np.float32)
+    sides = {}
+    for side, dtype in (("a", np.float32), ("b", np.float64)):
+        outputs = {name: x.astype(dtype) for name in ("y", "z", "free")}
+        sides[side] = str(write_pack(tmp_path / side, np.arange(4), {"x": x}, outputs))
+    widened = {"atol": 0.0, "rtol": 0.0, "candidate_dtype": "float64"}
+    unstated = {"candidate_dtype": "float64"}
+    one = {"reference": "a", "candidate": "b"}
+    plan: dict[str, Any] = {
+        "golden": sides["a"],
+        "runners": {side: {"kind": "recorded", "path": path} for side, path in sides.items()},
+        "stages": [
+            {**one, "name": "one", "outputs": {"y": widened, "z": widened, "free": unstated}},
+            {**one, "name": "two", "outputs": {"y": widened, "z": unstated, "free": unstated}},
+        ],
+        "decisions": {
+            "of_y": {"output": "y", "argmax": True},
+            "also_of_y": {"output": "y", "topk": 1},
+            "fine": {"output": "y", "argmax": True, "compare_as": "output"},
+            "of_z": {"output": "z", "argmax": True},
+        },
+    }
+    with pytest.raises(PlanError) as told:
+        paritygate.run(plan, out=None)
+    assert sorted(problem.path for problem in told.value.problems) == [
+        "decisions.also_of_y",
+        "decisions.of_y",
+        "decisions.of_z",
+        "stages.one.outputs.free",
+        "stages.two.outputs.free",
+        "stages.two.outputs.z",
+    ]
+
+
 def test_figures_of_decisions_name_ids(tmp_path: Path) -> None:
     ref = np.full((4, 1), 0.1, np.float32)
     cand = ref.copy()

@@ -16,7 +16,7 @@ from paritygate.comparison.elements import ElementComparer
 from paritygate.comparison.judged import Judged, dtypes_disagree
 from paritygate.comparison.place import Place
 from paritygate.comparison.rows import KeepHint, SampleRows, Side, StageResult
-from paritygate.core.errors import DeviceError, PlanError, Problem
+from paritygate.core.errors import DeviceError, PlanError, Problem, gathering
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.tensors import Shape, Stats, is_float
@@ -63,14 +63,19 @@ class StageComparer:
         """Make the comparers of an output ahead of the run, so that a plan's faults show early.
 
         Raises:
-            PlanError: a rule that can't be applied to these dtypes and shapes.
+            PlanError: every rule that can't be applied to these dtypes and shapes.
         """
         tolerance = self.tolerance(output, ref[0])
         if tolerance is None or dtypes_disagree(tolerance, ref[0], cand[0]) or ref[1] != cand[1]:
             return
-        self.element_comparer(output, tolerance, ref[0], cand[0], ref[1])
+        problems: dict[Problem, None] = {}
+        with gathering(problems):
+            self.element_comparer(output, tolerance, ref[0], cand[0], ref[1])
         for rule in self._rules.get(output, ()):
-            self.decision_comparer(rule, tolerance, ref[0], cand[0], ref[1])
+            with gathering(problems):
+                self.decision_comparer(rule, tolerance, ref[0], cand[0], ref[1])
+        if problems:
+            raise PlanError(list(problems), self.plan.source)
 
     def warm_up(self, stop: threading.Event) -> None:
         """Load or compile what compares clean samples of the outputs that are bound by now.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -60,6 +61,15 @@ class PlanError(ParityError):
         if count > SHOWN_PROBLEMS:
             lines.append(f"  and {count - SHOWN_PROBLEMS} more")
         super().__init__("\n".join([head, *lines]))
+
+
+@contextmanager
+def gathering(problems: dict[Problem, None]) -> Iterator[None]:
+    """Note what is wrong with a plan, each problem once, and go on, so that all of it is told."""
+    try:
+        yield
+    except PlanError as e:
+        problems.update(dict.fromkeys(e.problems))
 
 
 class GoldenError(ParityError):

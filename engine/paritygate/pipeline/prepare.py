@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from paritygate.comparison.place import open_place
 from paritygate.comparison.stage import StageComparer
 from paritygate.core.dtypes import is_float, is_string, numpy_dtype, rounded, widened
-from paritygate.core.errors import PlanError, Problem, RunnerLoadError
+from paritygate.core.errors import PlanError, Problem, RunnerLoadError, gathering
 from paritygate.core.plan import Plan, Stage
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import has_names
@@ -175,8 +175,11 @@ def prepare_plan(
             stack.callback(place.close)
         comparers = [StageComparer(plan, s, stats, place) for s in running if alone is None]
         check_names(plan, running, active)
+        problems: dict[Problem, None] = {}
         for comparer in comparers:
-            _bind(comparer, pack, active)
+            _bind(comparer, active, problems)
+        if problems:
+            raise PlanError(list(problems), plan.source)
         let_stay(comparers, active)
         prepared = Prepared(
             plan=plan,
@@ -447,7 +450,9 @@ def _blocks(
     )
 
 
-def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runner]) -> None:
+def _bind(
+    comparer: StageComparer, runners: Mapping[str, Runner], problems: dict[Problem, None]
+) -> None:
     """Bind what both sides declare with fixed shapes; the rest is bound at the first block."""
     stage = comparer.stage
     ref = runners[stage.reference].outputs
@@ -458,4 +463,5 @@ def _bind(comparer: StageComparer, pack: GoldenPack, runners: Mapping[str, Runne
         if output in cand and output not in stage.ignore:
             sides = fixed(ref[output]), fixed(cand[output])
             if sides[0] is not None and sides[1] is not None:
-                comparer.bind(output, sides[0], sides[1])
+                with gathering(problems):
+                    comparer.bind(output, sides[0], sides[1])

@@ -142,3 +142,20 @@ def test_a_name_imports_nothing_that_it_does_not_need(
     command = [sys.executable, "-c", CALL, *given]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
+WORKER = """
+import importlib, json, sys
+for name in ("isolate.worker", "registry", sys.argv[1]):
+    importlib.import_module(f"paritygate.runners.{name}")
+needless = ("numba", "pyarrow", "pandas", "paritygate.core.tables", "paritygate.core.plan")
+print(json.dumps([name for name in needless if name in sys.modules]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ort", "python", "torch", "null"])
+def test_a_process_of_one_runner_imports_no_plan_and_no_pack(kind: str) -> None:
+    command = [sys.executable, "-c", WORKER, kind]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

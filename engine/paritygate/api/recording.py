@@ -9,8 +9,8 @@ from typing import Any
 from paritygate.api.plans import PathLike, load_plan
 from paritygate.core.errors import PlanError, Problem
 from paritygate.core.events import Observer, ignore
+from paritygate.core.forms import NAME
 from paritygate.core.plan import Plan
-from paritygate.core.tables import NAME
 from paritygate.pipeline.record import RecordOptions, RecordResult
 from paritygate.pipeline.record import record as record_runner
 

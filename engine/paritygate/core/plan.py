@@ -22,11 +22,12 @@ from pydantic import ValidationError
 from paritygate.core.coverage import coverage_problems
 from paritygate.core.decisions import make_rule
 from paritygate.core.errors import PlanError, Problem
+from paritygate.core.forms import NAME
 from paritygate.core.policy import DecisionRule, Tolerance
 from paritygate.core.preprocessing import expand_replay
 from paritygate.core.problems import did_you_mean
 from paritygate.core.shapes import dim_problems
-from paritygate.core.tables import NAME, BatchDim, PlanTable, describe_problems
+from paritygate.core.tables import BatchDim, PlanTable, describe_problems
 
 ParseRunner = Callable[[str, object, Path], tuple[Any, list[Problem]]]
 

@@ -23,6 +23,7 @@ from paritygate.core.bands import parse_bands
 from paritygate.core.coverage import CoverageTable, DecisionCoverage
 from paritygate.core.decisions import check_decision
 from paritygate.core.errors import Problem
+from paritygate.core.forms import CALL, NAME, NO_COLUMNS
 from paritygate.core.policy import Tolerance
 from paritygate.core.probes import ProbeName
 from paritygate.core.problems import describe_error, join_path, merge_by_path
@@ -35,10 +36,6 @@ StrictNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 # An integer beyond 2**53 stays one: as a float it would be another.
 Bound = StrictInt | StrictNumber
 NoiseCause = Literal["repetition", "batch_size", "position", "threads"]
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-CALL = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-
-NO_COLUMNS = "is empty; name raw columns, or leave it out for all of them"
 
 
 class _Table(BaseModel):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from paritygate.comparison.rows import SampleRows, Side, StageResult
-from paritygate.core.tables import NAME
+from paritygate.core.forms import NAME
 from paritygate.judge import RunFacts
 from paritygate.judge.consistency import judge_consistency
 from paritygate.judge.noise import judge_noise

@@ -12,8 +12,8 @@ from pydantic import StrictBool, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json
 from paritygate.core.errors import GoldenError, RunnerError, RunnerLoadError, UnusableError
+from paritygate.core.forms import NO_COLUMNS
 from paritygate.core.ragged import repeat_last
-from paritygate.core.tables import NO_COLUMNS
 from paritygate.core.tensors import Array, Batch, ColumnSpec
 from paritygate.golden.pack import GoldenPack
 from paritygate.golden.raw import PREFIX, RawRecords

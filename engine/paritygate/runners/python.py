@@ -20,8 +20,8 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from paritygate.core.digest import canonical_json, sha256_file
 from paritygate.core.errors import RunnerError, RunnerLoadError, UnusableError
+from paritygate.core.forms import CALL
 from paritygate.core.ragged import Tensor, as_tensor
-from paritygate.core.tables import CALL
 from paritygate.core.tensors import Array, Batch
 from paritygate.runners.answers import mixed
 from paritygate.runners.base import (

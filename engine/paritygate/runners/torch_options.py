@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
-from paritygate.core.tables import CALL
+from paritygate.core.forms import CALL
 from paritygate.runners.options import RunnerOptions, check_mapping
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")

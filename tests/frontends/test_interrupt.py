@@ -242,3 +242,38 @@ from paritygate_frontends.cli.main import main
 sys.argv = ["paritygate", "run", "plan.toml", "--json"]
 main()
 """
+
+
+TURNED = """
+import sys, time
+from paritygate_frontends.cli import run
+from paritygate_frontends.cli.main import main
+
+def choose(*_):
+    open("started", "w").close()
+    try:
+        time.sleep(100)
+    except KeyboardInterrupt:
+        raise RuntimeError("a library that was interrupted says something else") from None
+
+run._choose = choose
+sys.argv = ["paritygate", "run", "plan.toml", "--json"]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_that_a_library_turns_into_its_own_error_is_still_one(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", TURNED],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(tmp_path, "started", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "interrupted; no verdict\n")
+    assert json.loads(out)["reasons"][0]["code"] == "run.interrupted"

@@ -14,7 +14,7 @@ import typer
 from paritygate.core.errors import Interrupted, ParityError
 from paritygate.core.verdict import Verdict
 from paritygate_frontends.cli import stdout
-from paritygate_frontends.cli.supervise import leave_the_rest, tell_said
+from paritygate_frontends.cli.supervise import leave_the_rest, tell_said, was_interrupted
 
 DEBUG = "PARITYGATE_DEBUG"
 
@@ -132,7 +132,7 @@ def _print_unjudged(error: ParityError) -> None:
 def _as_error(failure: BaseException) -> ParityError:
     if isinstance(failure, ParityError):
         return failure
-    if isinstance(failure, KeyboardInterrupt):
+    if isinstance(failure, KeyboardInterrupt) or was_interrupted():  # what it hit may say otherwise
         return Interrupted("interrupted; no verdict")
     if isinstance(failure, MemoryError):
         return _UnfinishedError("out of memory; use a smaller batch_size or fewer threads")

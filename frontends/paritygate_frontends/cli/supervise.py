@@ -180,6 +180,11 @@ def _interrupt_once(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def was_interrupted() -> bool:
+    """Whether this child process got an interrupt, whatever has become of it."""
+    return _was_interrupted
+
+
 def raise_if_interrupted() -> None:
     """Raise again what a finalizer or a callback of native code may have swallowed."""
     if _was_interrupted:

@@ -80,14 +80,19 @@ RUNS = [
 
 
 @pytest.mark.parametrize("container", ["file", "parquet"])
+@pytest.mark.parametrize("their_container", ["file", "parquet"])
 @pytest.mark.parametrize("theirs", RUNS)
 @pytest.mark.parametrize("ours", RUNS[:1] + RUNS[8:11])
 def test_ids_that_run_on_are_known_by_their_ends(
-    tmp_path: Path, ours: list[int], theirs: list[object], container: Container
+    tmp_path: Path,
+    ours: list[int],
+    theirs: list[object],
+    container: Container,
+    their_container: Container,
 ) -> None:
-    for name, ids in (("a", ours), ("b", theirs)):
+    for name, ids, form in (("a", ours, container), ("b", theirs, their_container)):
         y = np.zeros(len(ids))
-        write_pack(tmp_path / name, ids, outputs={"y": y}, container=container, rows_per_batch=3)
+        write_pack(tmp_path / name, ids, outputs={"y": y}, container=form, rows_per_batch=3)
     with open_pack(["a"], tmp_path) as golden, open_pack(["b"], tmp_path) as pack:
         is_run = ours == list(range(ours[0], ours[0] + len(ours))) and container == "file"
         assert golden.scan_ids().run_from == (ours[0] if is_run else None)

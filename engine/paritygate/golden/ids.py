@@ -113,7 +113,7 @@ def scan_ids(pack: GoldenPack, like: GoldenPack | None = None) -> tuple[IdScan, 
         FolderError: no room for the index file.
     """
     other = like.scan_ids() if like is not None else None
-    may_be_run = other is not None and other.run_from is not None
+    may_be_run = other is not None and other.run_from is not None and pack.is_mapped
     if like is not None and not may_be_run and is_same_order(pack, like):
         slice_values = _check_rows(pack)
         is_ascending = like.scan_ids().is_ascending

@@ -54,6 +54,7 @@ def _end_at_once() -> None:
     supervise = sys.modules.get(_SUPERVISE)
     code = supervise.told_code() if supervise is not None else None
     if code is not None and _verbs(sys.argv[1:])[0] == "compare":
+        _flush()
         os._exit(code)
 
 

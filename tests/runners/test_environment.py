@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 import sys
+import zipfile
 from pathlib import Path
 
 import onnxruntime
@@ -108,3 +109,39 @@ def test_a_build_that_lies_elsewhere_is_asked_for(
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: found)
     monkeypatch.setattr(sys, "path", [])
     assert onnxruntime_distributions() == {"zipped": "1.0"}
+
+
+def test_of_two_of_one_name_the_first_on_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, version in (("a", "1.20"), ("b", "1.9")):
+        (tmp_path / folder).mkdir()
+        _install(tmp_path / folder, "build", "onnxruntime/__init__.py")
+        info = tmp_path / folder / "build-1.0.dist-info"
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: build\nVersion: {version}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "a"), str(tmp_path / "b")])
+    assert onnxruntime_distributions() == {"build": "1.20"}
+
+
+@pytest.mark.parametrize("content", [None, b"Name: \xff\n"])
+def test_metadata_that_lack_or_cannot_be_read_end_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    _install(tmp_path, "build", "./onnxruntime/__init__.py")
+    metadata = tmp_path / "build-1.0.dist-info" / "METADATA"
+    metadata.unlink() if content is None else metadata.write_bytes(content)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert set(onnxruntime_distributions().values()) == {"unknown"}
+
+
+def test_a_second_build_in_an_archive_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").mkdir()
+    _install(tmp_path / "plain", "build", "onnxruntime/__init__.py")
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        told = "Metadata-Version: 2.1\nName: zipped\nVersion: 2\n"
+        archive.writestr("zipped-2.dist-info/METADATA", told)
+        archive.writestr("zipped-2.dist-info/RECORD", "onnxruntime/__init__.py,,\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "plain"), str(tmp_path / "more.zip")])
+    assert onnxruntime_distributions() == {"build": "1.0", "zipped": "2"}

@@ -15,7 +15,14 @@ Folders = tuple[tuple[str, int], ...]
 
 PACKAGES = ("paritygate", "numpy", "numba", "pyarrow", "onnx")
 _OWNED = "onnxruntime/__init__.py"
-_ROWS = (b"\nonnxruntime/__init__.py,", b'\n"onnxruntime/__init__.py",')  # that list it
+_ROWS = tuple(  # that list it
+    b"\n" + row
+    for row in (
+        b"onnxruntime/__init__.py,",
+        b'"onnxruntime/__init__.py",',
+        b"./onnxruntime/__init__.py,",
+    )
+)
 _CPU_FLAGS = ("avx", "avx2", "fma", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 _VARIABLES = (
     "OMP_NUM_THREADS",
@@ -102,27 +109,56 @@ def onnxruntime_distributions() -> dict[str, str]:
 
 @lru_cache(1)
 def _distributions_in(folders: Folders) -> Mapping[str, str]:
-    """Of distributions in folders, or, where none there is an owner, of all that Python knows."""
+    """Of distributions in folders, or, where none there is an owner, of all that Python knows.
+
+    Of several of one name the first counts, whose module is imported.
+    """
     owners = [one for folder, _ in folders for one in _owners_in(folder or ".")]
     if not owners:
-        owners = [one for one in importlib.metadata.distributions() if _is_owner(one)]
-    return dict(sorted((one.metadata["Name"] or "", one.version) for one in owners))
+        owners = [_told(one) for one in importlib.metadata.distributions() if _is_owner(one)]
+    found: dict[str, str] = {}
+    for name, version in owners:
+        found.setdefault(name, version)
+    return dict(sorted(found.items()))
 
 
-def _owners_in(folder: str) -> Iterator[importlib.metadata.Distribution]:
-    """Those in a folder.
+def _owners_in(folder: str) -> Iterator[tuple[str, str]]:
+    """Names and versions of those in a folder.
 
     The lists of what they own are looked at as they lie there: to decode the megabytes of all of
     them, as the library does, takes many times as long, and every command does this once.
     """
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith((".dist-info", ".egg-info")):
-                found = importlib.metadata.Distribution.at
-                listed = _list_of(entry.path)
-                is_owner = listed is None and _is_owner(found(entry.path))
-                if is_owner or (listed and any(row in listed for row in _ROWS)):
-                    yield found(entry.path)
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+    except OSError:  # an archive, or nothing
+        names = []
+        yield from _slowly(folder)
+    for name in names:
+        path = f"{folder}/{name}"
+        if name.endswith((".dist-info", ".egg-info")):
+            listed = _list_of(path)
+            one = importlib.metadata.Distribution.at(path)
+            is_listed = listed is not None and any(row in listed for row in _ROWS)
+            if is_listed or (listed is None and _is_owner(one)):
+                yield _told(one, name)
+        elif name.endswith(".egg"):
+            yield from _slowly(path)
+
+
+def _slowly(path: str) -> Iterator[tuple[str, str]]:
+    with suppress(OSError):
+        for one in importlib.metadata.distributions(path=[path]):
+            if _is_owner(one):
+                yield _told(one, path)
+
+
+def _told(one: importlib.metadata.Distribution, where: str = "") -> tuple[str, str]:
+    """Name and version; of one whose metadata lack or can't be read, what its place says."""
+    try:
+        return one.metadata["Name"] or where or "unknown", one.version or "unknown"
+    except (OSError, ValueError, TypeError, KeyError):
+        return where or "unknown", "unknown"
 
 
 def _list_of(path: str) -> bytes | None:

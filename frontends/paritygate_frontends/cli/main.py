@@ -46,7 +46,7 @@ def _start() -> int:
 
 
 def _end_at_once() -> None:
-    """End a comparison's child where all is said and every other handler was called.
+    """End a comparison's child where all is said and all handlers since were called.
 
     Nothing of a user was loaded into it. To take modules apart one by one, of which nobody sees
     anything, took a thirtieth of the whole command.
